@@ -43,7 +43,7 @@ REPORT_ROWS = 5_000
 DAYS = 30
 ROUNDS = 5
 BEGIN = int(AT // 3600 * 3600)
-SETTINGS = Settings(prices=PriceSettings(default=2.0, electricity_per_kwh=0.2))
+SETTINGS = Settings(prices=PriceSettings(per_gpu_hour={"*": 2.0}, electricity_per_kwh=0.2))
 BY: tuple[str, ...] = ("namespace", "workload", "model", "node", "user")
 
 

@@ -232,7 +232,7 @@ def measure_parts(nodes: int, *, interval: float) -> Parts:
 
 
 def _source(interval: float) -> ScrapeSource:
-    settings = ScrapeSettings(interval=interval, kubernetes="never")
+    settings = ScrapeSettings(interval=interval, selector="")
     return ScrapeSource(settings, window_seconds=WINDOW_SECONDS)
 
 

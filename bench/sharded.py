@@ -1,4 +1,4 @@
-"""`python -m bench.sharded`: a cycle of the analyzer over several engines (`prometheus.urls`), compared with curl.
+"""`python -m bench.sharded`: a cycle of the analyzer over several engines (`prometheus.url`), compared with curl.
 
 Writes bench/results/sharded.md. Exits with 0 whether the limits are met or not. 100,000 GPUs need about 12 GB of disk
 and as much memory.

@@ -54,7 +54,7 @@ class CycleTime:
 
 def make_settings(url: str, window_seconds: float) -> Settings:
     """The defaults except for the engines, separated by a comma, and the window."""
-    return Settings.model_validate({"prometheus": {"urls": url.split(","), "time_window_min": window_seconds / 60}})
+    return Settings.model_validate({"prometheus": {"url": url.split(","), "time_window_min": window_seconds / 60}})
 
 
 @dataclass(slots=True)

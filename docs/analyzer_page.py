@@ -28,7 +28,8 @@ def write_analyzer_page() -> str:
         "## Settings",
         f"Keys of `config.yaml`. Each is also an environment variable: `{VARIABLE_PREFIX}` and the key in capitals, "
         "with `__` for the dot; and a flag: `gpusteward serve --set KEY=VALUE`. Precedence: flag, environment, "
-        "file, default. `gpusteward settings` shows the effective settings and their origin.",
+        "file, default. `gpusteward settings` shows the effective settings and their origin. What there is to choose "
+        f"is the first table, {len(KNOWN) - len(GPU_OOUR_KEYS)} keys; the second has those of gpu-oour.",
         "### gpusteward's own",
         make_table(("key", "default", "allowed", "description"), _own_settings()),
         "### gpu-oour's",

@@ -39,7 +39,7 @@ def test_every_node_has_its_own_page_with_changing_values():
     first, second = (gzip.decompress(pages[0]) for pages in pack_pages(2))
     assert first.count(b"\n") == second.count(b"\n") == GOLDEN.read_bytes().count(b"\n")
     assert len(set(read_variants())) == VARIANTS
-    source = ScrapeSource(ScrapeSettings(kubernetes="never"), window_seconds=600)
+    source = ScrapeSource(ScrapeSettings(selector=""), window_seconds=600)
     for number, page in enumerate((first, second)):
         source.ingest(str(number), page, 1e9)
     table = source.read(1e9)

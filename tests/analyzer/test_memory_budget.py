@@ -130,7 +130,7 @@ def test_a_hostile_engine_stays_within_the_memory_limit_and_costs_only_its_own_p
         return True
 
     with running_prometheus(tmp_path / "prometheus", samples) as engine, faulty(engine.url) as hostile:
-        urls = f'--set=prometheus.urls=["{engine.url}", "{hostile.url}"]'
+        urls = f"--set=prometheus.url={engine.url} {hostile.url}"
         flags = (BUDGET, urls, "--set=scheduler.interval=1")
         with running_serve(tmp_path, *flags, env=ENVIRONMENT) as server:
             server.wait_for(lambda it: it.get("/health").json["last_analysis"] is not None)
@@ -200,7 +200,7 @@ def test_hostile_targets_stay_within_the_memory_limit_and_cost_only_their_own_pa
             BUDGET,
             f'--set=scrape.targets=[{hostile}, "{pages.address("/good")}"]',
             *("--set=scrape.interval=2", "--set=scrape.timeout=5", "--set=scheduler.interval=2"),
-            *("--set=scrape.keep_minutes=2", "--set=prometheus.time_window_min=1"),  # texts need more than values
+            "--set=prometheus.time_window_min=1",  # texts need more than values
         )
         with running_serve(tmp_path, *flags, env=ENVIRONMENT) as server:
             endure(server, lambda: len(seen) > 3 * HOSTILE_TARGETS)

@@ -19,8 +19,7 @@ from gpusteward.analyzer.prices import (
 
 PRICES = PriceList(
     PriceSettings(
-        per_gpu_hour={"A100": 2, "A100 80GB": 3.1, "L4": 0.5, "rtx 4090": 0.7},
-        default=1,
+        per_gpu_hour={"*": 1, "A100": 2, "A100 80GB": 3.1, "L4": 0.5, "rtx 4090": 0.7},
         discount_percent={"research": 12.5, "free": 100},
     )
 )
@@ -81,8 +80,8 @@ def test_electricity_has_a_cost_only_where_its_price_is_set():
     "wrong",
     [
         {"currency": "dollars"},
-        {"default": -1},
-        {"default": float("nan")},
+        {"per_gpu_hour": {"*": -1}},
+        {"per_gpu_hour": {"*": float("nan")}},
         {"per_gpu_hour": {"A100": float("inf")}},
         {"discount_percent": {"research": 101}},
     ],

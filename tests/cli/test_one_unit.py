@@ -29,7 +29,7 @@ def result() -> Result:
     nodes = simulate_fleet(12, seed=7)
     table = Sampled(nodes).table(AT)
     fleet = dict.fromkeys((NodeModel(one.node, one.model) for one in table.allocations), 8)
-    settings = Settings(prices=PriceSettings(default=2.0))
+    settings = Settings(prices=PriceSettings(per_gpu_hour={"*": 2.0}))
     return make_result(replace(table, fleet=fleet), settings=settings)
 
 

@@ -370,8 +370,8 @@ SOURCES: dict[str, tuple[Json, str]] = {
         "the engine whose Service has the labels app=prometheus, in any namespace; its log",
     ),
     "several": (
-        {"analyzer": {"config": {"prometheus": {"urls": {"east": "http://a:9090"}}}}},
-        "the engines of analyzer.config.prometheus.urls.",
+        {"prometheus": {"url": "http://a:9090 http://b:9090"}},
+        "http://a:9090 http://b:9090.",
     ),
     "exporters": (
         {"agent": {"enabled": False}, "analyzer": {"config": {"scrape": {"selector": "app=dcgm"}}}},

@@ -33,7 +33,7 @@ def judge_demo(folder: Path, *, nodes: int, seed: int) -> list[VerdictTable]:
     """A window that is filled at once and the cycles after it, as `gpusteward demo` does it."""
     rules = Settings.model_validate(make_config(folder, "http://127.0.0.1:1", "en")).rules
     simulated = SimulatedFleet(fleet(nodes, seed, demo_at=NOW), ready_timeout_seconds=1)
-    settings = ScrapeSettings(interval=INTERVAL_SECONDS, kubernetes="never")
+    settings = ScrapeSettings(interval=INTERVAL_SECONDS, selector="")
     history, found = VerdictHistory(), []
     with closing(ScrapeSource(settings, window_seconds=WINDOW)) as source:
         first = NOW - WINDOW - INTERVAL_SECONDS

@@ -30,7 +30,7 @@ NODES = 10
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     engine = open_engine(f"sqlite:///{tmp_path_factory.mktemp('past') / 'ledger.db'}")
     create_tables(engine)
-    prices = PriceList(PriceSettings(default=2.0))
+    prices = PriceList(PriceSettings(per_gpu_hour={"*": 2.0}))
     SeededHistory(fleet(NODES, 3), prices).write(engine, days=DAYS, until=UNTIL)
     yield engine
     engine.dispose()
@@ -129,7 +129,7 @@ def test_what_is_stalled_or_kept_busy_has_been_ineffective_since_it_started(tmp_
     nodes = fleet(20, 3, demo_at=UNTIL)
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.db'}")
     create_tables(engine)
-    SeededHistory(nodes, PriceList(PriceSettings(default=2.0))).write(engine, days=3, until=UNTIL)
+    SeededHistory(nodes, PriceList(PriceSettings(per_gpu_hour={"*": 2.0}))).write(engine, days=3, until=UNTIL)
     columns = usage_hourly.c
     query = (
         select(allocations.c.node, allocations.c.owner_name, allocations.c.share, usage_hourly)

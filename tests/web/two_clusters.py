@@ -68,7 +68,7 @@ def _write_settings(folder: Path, targets: Mapping[str, list[str]]) -> SettingsF
     settings: dict[str, Any] = {
         "server": {"address": "127.0.0.1:0"},
         "prometheus": {"url": "", "time_window_min": WINDOW_MINUTES},
-        "scrape": {"targets_file": str(folder / "targets.yaml"), "interval": STEP, "kubernetes": "never"},
+        "scrape": {"targets_file": str(folder / "targets.yaml"), "interval": STEP, "selector": ""},
         "scheduler": {"interval": CYCLE_SECONDS},
         "kubernetes": {"owners": "never"},
         "ledger": {"url": f"sqlite:///{folder / 'ledger.db'}", "labels": [LABEL]},

@@ -168,7 +168,7 @@ class ActiveSource:
 
     def _find_api(self, settings: Settings) -> ApiServer | None:
         """The API server of the settings, else that of this cluster, else none."""
-        if settings.scrape.kubernetes == "never":
+        if not settings.scrape.selector:
             return None
         try:
             return open_api(settings.kubernetes, self._environ)

@@ -14,6 +14,9 @@ HOUR_MS = 3_600_000
 KILOWATT_HOUR_MJ = 3_600_000_000  # millijoules
 HIGHEST_PRICE = 1_000_000  # a price times the milliseconds of an hour fits into 63 bits
 
+EVERY_OTHER = "*"
+"""In `prices.per_gpu_hour`: every model that is not there."""
+
 Amount = Annotated[float, Field(ge=0, le=HIGHEST_PRICE, allow_inf_nan=False)]
 Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
@@ -27,9 +30,8 @@ class PriceSettings(BaseModel):
     per_gpu_hour: dict[str, Amount] = Field(
         default_factory=dict,
         description="Price of a GPU-hour by words of the model's name, such as `A100` or `A100 80GB`; "
-        "of several that match, the longest is used.",
+        "of several that match, the longest is used; `*`: that of every other model. 0: unknown.",
     )
-    default: Amount = Field(default=0, description="Price of a GPU-hour of every other model; 0: unknown.")
     discount_percent: dict[str, Percent] = Field(
         default_factory=dict, description="By namespace: discount on GPU-hours in percent."
     )
@@ -40,9 +42,9 @@ class PriceList:
     """Prices by model and namespace, cached. A price of 0 is unknown, or discounted completely."""
 
     def __init__(self, settings: PriceSettings) -> None:
-        rising = sorted(settings.per_gpu_hour.items(), key=lambda item: (len(split_words(item[0])), len(item[0])))
-        self._patterns = [(frozenset(split_words(name)), _micros(price)) for name, price in reversed(rising)]
-        self._default = _micros(settings.default)
+        words = {name: split_words(name) if name != EVERY_OTHER else [] for name in settings.per_gpu_hour}
+        falling = sorted(words, key=lambda name: (len(words[name]), len(name)), reverse=True)
+        self._patterns = [(frozenset(words[name]), _micros(settings.per_gpu_hour[name])) for name in falling]
         self._discounts: Mapping[str, float] = settings.discount_percent
         self.cached: dict[tuple[str, float], int] = {}  # by model and percentage paid
 
@@ -57,7 +59,7 @@ class PriceList:
     def list_micros_per_gpu_hour(self, model: str) -> int:
         """The price without the discount of a namespace."""
         words = set(split_words(model))
-        return next((price for pattern, price in self._patterns if words >= pattern), self._default)
+        return next((price for pattern, price in self._patterns if words >= pattern), 0)
 
 
 def cost_of(gpu_ms: int, micros_per_gpu_hour: int) -> int:

@@ -26,7 +26,7 @@ BACKLOG = 128  # all nodes are scraped at once
 SCRAPE_TIMEOUT_SECONDS = 60
 """Longer than the first window takes to fill, also on a slow machine."""
 FIXED = (
-    *("prometheus.url", "prometheus.urls", "scrape.targets", "scrape.targets_file", "ledger.url", "ledger.directory"),
+    *("prometheus.url", "scrape.targets", "scrape.targets_file", "ledger.url", "ledger.directory"),
     *("kubernetes.api_url", "kubernetes.token_file", "kubernetes.ca_file", "kubernetes.owners", "reclaim.namespace"),
 )
 OWN_NAMESPACE = "gpusteward"
@@ -165,7 +165,7 @@ def make_config(folder: Path, cluster_url: str, language: Language) -> dict[str,
             "targets_file": str(folder / "targets.yaml"),
             "interval": INTERVAL_SECONDS,
             "timeout": SCRAPE_TIMEOUT_SECONDS,
-            "kubernetes": "never",
+            "selector": "",
         },
         # One window is all that the first cycle sees.
         "judge": {

@@ -36,7 +36,7 @@ log = Log(__name__)
 KUBELET_SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 AGENT_PORT = 9400
 START_SECONDS = 10.0
-FIXED = ("prometheus.url", "prometheus.urls", "scrape.targets")
+FIXED = ("prometheus.url", "scrape.targets")
 DEFAULTS = {"kubernetes.owners": "never", "scheduler.interval": "30"}
 """Settings of one machine, unless the user sets them: short cycles, and no API server to query for owners."""
 

@@ -143,8 +143,8 @@ NOTE_UNALLOCATED_COST = Message(
 )
 NOTE_BEGIN = Message("The ledger begins at {first} UTC.", "账本自 {first}（UTC）起有记录。")
 NOTE_UNPRICED = Message(
-    "{hours} GPU-hours have no price; set one with `prices.per_gpu_hour` or `prices.default`.",
-    "{hours} GPU 小时没有单价，可通过 `prices.per_gpu_hour` 或 `prices.default` 设置。",
+    "{hours} GPU-hours have no price; set one with `prices.per_gpu_hour`.",
+    "{hours} GPU 小时没有单价，可通过 `prices.per_gpu_hour` 设置。",
 )
 NOTE_UNKNOWN = Message(
     "Unknown: allocated, but utilization could not be measured. Unknown time counts as neither used nor idle.",

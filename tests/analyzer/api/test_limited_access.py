@@ -63,7 +63,7 @@ def make_settings() -> Settings:
         {
             "auth": {"proxy": {"addresses": ["127.0.0.1"]}, "rules": RULES},
             "prometheus": {"query_condition": 'namespace="foreign-ns"'},
-            "prices": {"default": 2.0},
+            "prices": {"per_gpu_hour": {"*": 2.0}},
         }
     )
 
@@ -119,7 +119,7 @@ class TalkativeDeliveries(FakeDeliveries):
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LedgerAccess]:
     """A real one, with an hour of both namespaces."""
     directory = tmp_path_factory.mktemp("foreign-ledger")
-    access = LedgerAccess(LedgerSettings(directory=Path(directory)), lambda: PriceSettings(default=2.0))
+    access = LedgerAccess(LedgerSettings(directory=Path(directory)), lambda: PriceSettings(per_gpu_hour={"*": 2.0}))
     for minute in range(0, 61, 5):
         access.record(two_namespaces(number=1 + minute, at=AT - 3600 + 60 * minute))
     yield access

@@ -288,7 +288,7 @@ def test_anything_but_keys_is_an_error(text: bytes):
 
 def test_keys_come_from_a_file_where_the_provider_cannot_be_reached(provider: Provider, tmp_path: Path):
     (tmp_path / "keys.json").write_bytes(jwks(publish(provider.keys["rsa"], "rsa")))
-    settings = make_settings(provider, jwks_file=tmp_path / "keys.json")
+    settings = make_settings(provider, jwks_url=f"file://{tmp_path / 'keys.json'}")
     provider.requests.clear()
     with running_api(small_result(), settings=settings) as api:
         assert me(api, provider.sign(groups=["admins"]))["role"] == "admin"

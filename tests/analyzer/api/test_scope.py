@@ -57,7 +57,7 @@ def make_settings(**rule: Any) -> Settings:
     """`rule`: the namespaces of the client."""
     rules = [{"users": ["lead"], "role": "viewer", **rule}]
     proxy = {"addresses": ["127.0.0.1"]}
-    return Settings.model_validate({"auth": {"proxy": proxy, "rules": rules}, "prices": {"default": 2.0}})
+    return Settings.model_validate({"auth": {"proxy": proxy, "rules": rules}, "prices": {"per_gpu_hour": {"*": 2.0}}})
 
 
 SETTINGS = {False: make_settings(namespaces=["ow?"]), True: make_settings()}
@@ -84,7 +84,7 @@ def make_site(*, only_own: bool, number: int = 1, at: float = NOW) -> Result:
 
 
 def make_ledger(directory: Path, *, only_own: bool) -> LedgerAccess:
-    ledger = LedgerAccess(LedgerSettings(directory=directory), lambda: PriceSettings(default=2.0))
+    ledger = LedgerAccess(LedgerSettings(directory=directory), lambda: PriceSettings(per_gpu_hour={"*": 2.0}))
     for minute in range(0, 61, 5):
         ledger.record(make_site(only_own=only_own, number=1 + minute, at=NOW - 3600 + 60 * minute))
     for workload in (OWN_JOB, *([] if only_own else [FOREIGN_JOB])):

@@ -147,9 +147,9 @@ def test_whoever_signs_in_often_ends_no_session_of_others():
     assert sessions.find(viewers[0]) is None
 
 
-def test_the_settings_say_how_long_a_session_lasts():
-    with running_api(small_result(), settings=settings(session_hours=0.5)) as api:
-        assert "Max-Age=1800;" in sign_in(api).headers["set-cookie"]
+def test_a_session_lasts_twelve_hours():
+    with running_api(small_result(), settings=settings()) as api:
+        assert "Max-Age=43200;" in sign_in(api).headers["set-cookie"]
 
 
 def test_failed_sign_ins_are_limited_by_address():

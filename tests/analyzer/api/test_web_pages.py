@@ -28,7 +28,7 @@ OPERATOR = "operator-" + "o" * 20
 
 def priced() -> Settings:
     return Settings.model_validate(
-        {"prices": {"default": 2.0, "currency": "EUR"}, "reports": {"teams": {"chat": "research"}}}
+        {"prices": {"per_gpu_hour": {"*": 2.0}, "currency": "EUR"}, "reports": {"teams": {"chat": "research"}}}
     )
 
 
@@ -44,7 +44,9 @@ def with_fleet(*, number: int = 1, at: float = AT) -> Result:
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LedgerAccess]:
     """A real one, with an hour before the result."""
     monkeypatch.setattr("time.time_ns", lambda: round(AT * 1e9))
-    access = LedgerAccess(LedgerSettings(directory=tmp_path), lambda: PriceSettings(default=2.0, currency="EUR"))
+    access = LedgerAccess(
+        LedgerSettings(directory=tmp_path), lambda: PriceSettings(per_gpu_hour={"*": 2.0}, currency="EUR")
+    )
     for minute in range(0, 61, 5):
         access.record(with_fleet(number=1 + minute, at=AT - 3600 + 60 * minute))
     yield access

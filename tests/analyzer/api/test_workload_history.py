@@ -50,7 +50,7 @@ def run_analyzer(database_url: str) -> Iterator[Running]:
     with Receiver() as receiver:
         settings = settings_of(
             notify={"channels": {"ops": f"json://{receiver.url.removeprefix('http://')}/"}, "idle_minutes": 60},
-            prices={"default": 2.0},
+            prices={"per_gpu_hour": {"*": 2.0}},
             server={"tokens": f"viewer: {VIEWER}\noperator: {OPERATOR}\n"},
         )
         ledger = LedgerAccess(LedgerSettings(url=database_url), lambda: settings.prices)

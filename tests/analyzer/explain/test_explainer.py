@@ -77,7 +77,7 @@ def test_the_request_has_the_language_and_the_maximum_length(model: FakeModel) -
 
 
 def test_the_same_evidence_is_sent_once_and_changed_evidence_again(model: FakeModel) -> None:
-    explainer = Explainer(ai(model.url + CHAT, price_per_1k_input_tokens=0.01, price_per_1k_output_tokens=0.03))
+    explainer = Explainer(ai(model.url + CHAT, price_per_1k_tokens={"input": 0.01, "output": 0.03}))
     first = explainer.explain([parked()], now=NOW)
     assert explainer.explain([parked()], now=NOW + 300) == first
     noisy = parked(evidence={"core_ratio_mean": 0.0, "core_ratio_peak": 0.0, "memory_used_bytes_mean": 3.0e10 + 4096})

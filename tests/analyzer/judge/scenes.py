@@ -144,7 +144,7 @@ def judge_scenes(
         for seed in seeds
         for row in [Row.draw(scene, f"s{number}-{seed}", seed, hours)]
     }
-    source = ScrapeSource(ScrapeSettings(interval=signals.step, kubernetes="never"), window_seconds=WINDOW)
+    source = ScrapeSource(ScrapeSettings(interval=signals.step, selector=""), window_seconds=WINDOW)
     scrapes = {name: row.list_scrapes(signals.step) for name, row in rows.items()}
     due = sorted((scrape, name) for name, each in scrapes.items() for scrape in each)
     found = {scene.name: Counts(scene.name, signals.name, Counter(), Counter()) for scene in scenes}

@@ -302,7 +302,7 @@ def agent_pages(engines: int | None, times: list[float]) -> Iterator[bytes]:
 def test_a_mig_instance_is_proven_idle_by_the_agent_only_where_it_has_no_video_engine(engines, proof, step):
     """Of an instance with decoders nobody sees their use; one without any hides nothing."""
     times = scrape_times()
-    source = ScrapeSource(ScrapeSettings(interval=30.0, kubernetes="never"), window_seconds=WINDOW)
+    source = ScrapeSource(ScrapeSettings(interval=30.0, selector=""), window_seconds=WINDOW)
     with closing(source):
         for at, page in zip(times, agent_pages(engines, times), strict=True):
             source.ingest("n1:9400", page, at)

@@ -408,7 +408,7 @@ def _run_pages(plays: dict[str, Play], signals: Signals, _: Path, hours: float) 
         for at, collection in list_scrapes(one.play, signals.step)
     )
     lines = {name: one.list_lines() for name, one in targets.items()}
-    settings = ScrapeSettings(interval=signals.step, kubernetes="never")
+    settings = ScrapeSettings(interval=signals.step, selector="")
     with closing(ScrapeSource(settings, window_seconds=WINDOW)) as source:
         done = 0
         for at in _list_cycles(hours):

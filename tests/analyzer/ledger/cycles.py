@@ -26,7 +26,7 @@ START = 1_790_002_800.0  # a full hour
 INTERVAL = 300
 MINUTE_MS = 60_000
 WORKING, RESTING, UNREAD = working(), resting(), {}
-SETTINGS = Settings(prices=PriceSettings(default=2.0), scheduler=SchedulerSettings(interval=INTERVAL))
+SETTINGS = Settings(prices=PriceSettings(per_gpu_hour={"*": 2.0}), scheduler=SchedulerSettings(interval=INTERVAL))
 
 PARTS = ("allocated", "active", "idle", "unknown")
 

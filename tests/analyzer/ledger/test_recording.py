@@ -433,7 +433,7 @@ def test_one_allocation_on_two_rows_is_recorded_once(ledger):
 
 
 def test_prices_changed_while_running_count_from_the_next_cycle_on(ledger):
-    expensive = SETTINGS.model_copy(update={"prices": PriceSettings(default=20.0)})
+    expensive = SETTINGS.model_copy(update={"prices": PriceSettings(per_gpu_hour={"*": 20.0})})
     record(
         ledger,
         *cycles([(allocation(0), WORKING)], [0, 6]),

@@ -114,7 +114,7 @@ class Site:
 
 
 def open_source() -> ScrapeSource:
-    return ScrapeSource(ScrapeSettings(interval=SCRAPE, kubernetes="never"), window_seconds=WINDOW)
+    return ScrapeSource(ScrapeSettings(interval=SCRAPE, selector=""), window_seconds=WINDOW)
 
 
 def run_cycles(

@@ -215,7 +215,7 @@ def test_without_an_api_server_or_permission_there_is_no_annotation(cluster: Fak
 
 def test_an_annotation_selects_a_channel_and_never_an_address(cluster: FakeObjects):
     with Receiver() as team, Receiver() as ops:
-        settings = settings_of(notify=notify(team=team.url + HOOK, ops=ops.url + HOOK) | {"default": ["ops"]})
+        settings = settings_of(notify=notify(team=team.url + HOOK, ops=ops.url + HOOK) | {"namespaces": {"*": "ops"}})
         owners = ClusterOwners(ApiServer(cluster.url))
         for name, annotation in (("a", "team"), ("b", "http://127.0.0.1:9/hook"), ("c", "")):
             path = f"/api/v1/namespaces/{name}/pods/web-pod"

@@ -126,7 +126,7 @@ def test_a_notice_is_sent_after_idle_minutes():
 
 def test_a_thousand_idle_workloads_cause_one_message_per_namespace():
     namespaces = [f"team-{number}" for number in range(4)]
-    runner = runner_of(channels=("ops", *namespaces), namespaces={name: name for name in namespaces}, default=["ops"])
+    runner = runner_of(channels=("ops", *namespaces), namespaces={name: name for name in namespaces} | {"*": "ops"})
     allocations = [gpu_of(namespaces[number % 4], f"web-{number}") for number in range(1000)]
     events = runner.cycle(allocations)
     assert targets(events) == [f"channel/{name}/0" for name in namespaces]
@@ -192,7 +192,7 @@ def test_channels_of_a_namespace_take_precedence_over_the_default():
 
 
 def test_an_annotation_can_name_a_channel_of_the_settings():
-    runner = runner_of(channels=("ops", "me"), default=["ops"])
+    runner = runner_of(channels=("ops", "me"), namespaces={"*": "ops"})
     runner.annotations = {"web-pod": "me"}
     assert targets(runner.cycle([gpu_of("ml", "web"), gpu_of("ml", "other")])) == [
         "channel/me/0",
@@ -210,7 +210,7 @@ def test_an_annotation_can_never_provide_an_address(annotation: str):
 
 
 def test_annotations_can_be_disabled():
-    runner = runner_of(channels=("ops", "me"), default=["ops"], annotation=False)
+    runner = runner_of(channels=("ops", "me"), namespaces={"*": "ops"}, annotation=False)
     runner.annotations = {"web-pod": "me"}
     assert targets(runner.cycle([gpu_of("ml", "web")])) == ["channel/ops/0"]
 

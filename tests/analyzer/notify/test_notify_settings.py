@@ -26,8 +26,7 @@ notify:
       mailto://user:mail-secret@example.com
       json://127.0.0.1/json-secret
   secrets: {{feishu: bot-secret}}
-  default: feishu
-  namespaces: {{ml: ml-team}}
+  namespaces: {{ml: ml-team, '*': feishu}}
   quiet_hours: 22:00-08:00
   time_zone: Asia/Shanghai
 alertmanager:
@@ -40,7 +39,7 @@ def test_a_typical_file_is_read(tmp_path: Path):
     settings = read(tmp_path, FILE).settings
     assert urls_of(settings.notify.channels["feishu"]) == (HOOK,)
     assert len(urls_of(settings.notify.channels["ml-team"])) == 2
-    assert settings.notify.default == ["feishu"]
+    assert settings.notify.namespaces["*"] == "feishu"
     assert settings.alertmanager.url == ["http://one:9093", "http://two:9093"]
 
 
@@ -74,7 +73,7 @@ def test_every_setting_has_a_description_and_its_allowed_values():
         {"channels": {"a b": "json://x"}},
         {"channels": {"ops": "not a url"}},
         {"channels": {"ops": ""}},
-        {"default": ["missing"]},
+        {"namespaces": {"*": "missing"}},
         {"namespaces": {"ml": "missing"}},
         {"channels": {"ops": "json://x"}, "languages": {"missing": "en"}},
         {"secrets": {"missing": "s"}},

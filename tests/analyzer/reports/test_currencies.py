@@ -19,8 +19,8 @@ from tests.analyzer.usage_tables import allocation
 
 pytestmark = pytest.mark.slow
 
-DOLLARS = PriceSettings(currency="USD", default=1.2, electricity_per_kwh=0.5)
-YUAN = PriceSettings(currency="CNY", default=12.0, electricity_per_kwh=0.8)
+DOLLARS = PriceSettings(currency="USD", per_gpu_hour={"*": 1.2}, electricity_per_kwh=0.5)
+YUAN = PriceSettings(currency="CNY", per_gpu_hour={"*": 12.0}, electricity_per_kwh=0.8)
 NO_PRICES = PriceSettings(currency="USD")
 ROWS = [(allocation(0), RESTING), (allocation(1), WORKING)]
 
@@ -83,7 +83,7 @@ def test_a_note_names_the_change_and_suggests_other_periods(changed: Ledger):
 
 def test_without_costs_waste_is_sorted_by_time(database_url):
     ledger = open_ledger(database_url)
-    dear = PriceSettings(currency="USD", per_gpu_hour={"A100": 1000.0}, default=1.0)
+    dear = PriceSettings(currency="USD", per_gpu_hour={"A100": 1000.0, "*": 1.0})
     rows = {"long": allocation(0), "dear": allocation(1, model="NVIDIA A100")}
     for minute, (name, prices) in enumerate([("dear", dear), ("dear", dear), *[("long", YUAN)] * 8]):
         settings = SETTINGS.model_copy(update={"prices": prices})

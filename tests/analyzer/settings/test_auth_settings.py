@@ -40,10 +40,10 @@ ISSUER = {"issuer": "https://login.example.com", "audience": ["gpusteward"]}
         {"oidc": {"issuer": "https://login.example.com"}, "rules": [RULE]},  # for any application
         {"oidc": ISSUER | {"issuer": "http://login.example.com"}, "rules": [RULE]},
         {"oidc": ISSUER | {"jwks_url": "http://login.example.com/keys"}, "rules": [RULE]},
+        {"oidc": ISSUER | {"jwks_url": "file://server/keys"}, "rules": [RULE]},
         {"oidc": ISSUER | {"algorithms": ["HS256"]}, "rules": [RULE]},
         {"oidc": ISSUER | {"algorithms": ["none"]}, "rules": [RULE]},
         {"oidc": ISSUER | {"algorithms": []}, "rules": [RULE]},
-        {"oidc": ISSUER | {"jwks_url": "https://a/keys", "jwks_file": "/keys"}, "rules": [RULE]},
     ],
 )
 def test_never_starts_with(auth: dict):

@@ -86,6 +86,11 @@ def test_the_file_of_gpu_oour_works_unchanged_and_without_a_warning(
     assert caplog.records == []
 
 
+def test_a_person_chooses_among_at_most_120_settings_of_our_own() -> None:
+    """Counted as the reference page lists them: every path of the code, without the keys of gpu-oour's file."""
+    assert len(KNOWN.keys() - GPU_OOUR_KEYS) <= 120
+
+
 def test_the_keys_of_gpu_oour_are_those_of_its_file_and_variables() -> None:
     document = yaml.safe_load(OOUR_FILE)
     file = {f"{section}.{key}" for section, keys in document.items() for key in keys}
@@ -206,8 +211,8 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_t
     file = read(tmp_path, text, environ, "--address", ":3", "--set", "ai.budget=3")
     settings = file.settings
     assert (settings.server.listen, settings.ai.budget) == (("", 3), 3)
-    assert (settings.scheduler.interval, settings.ai.model, settings.ai.timeout) == (200, "own name", 30)
-    origins = [str(file.effective.origin(path)) for path in ("server.address", "ai.budget", "ai.model", "ai.timeout")]
+    assert (settings.scheduler.interval, settings.ai.model, settings.ai.threshold) == (200, "own name", 0.7)
+    origins = [str(file.effective.origin(path)) for path in ("server.address", "ai.budget", "ai.model", "ai.threshold")]
     assert origins == ["flag --address", "flag --set", "environment variable GPUSTEWARD_AI__MODEL", "default"]
 
 
@@ -215,6 +220,12 @@ def test_every_setting_has_a_variable_and_a_description() -> None:
     assert len({variable_of(path) for path in KNOWN}) == len(KNOWN)
     assert variable_of("judge.activity.coverage") == "GPUSTEWARD_JUDGE__ACTIVITY__COVERAGE"
     assert [path for path, field in KNOWN.items() if not field.description] == []
+
+
+def test_a_model_writes_in_the_language_of_notices(tmp_path: Path) -> None:
+    assert read(tmp_path, "").settings.ai.language == "zh"
+    assert read(tmp_path, "ai: {enabled: false}\nnotify: {language: en}").settings.ai.language == "en"
+    assert read(tmp_path, "", {variable_of("notify.language"): "en"}).settings.ai.language == "en"
 
 
 def test_empty_variables_and_empty_keys_are_not_set(tmp_path: Path) -> None:
@@ -234,13 +245,13 @@ def test_lists_and_mappings_can_be_written_in_a_variable(tmp_path: Path) -> None
     [
         ("thresholds:\n  idle: cold", "thresholds.idle: 'cold' (config.yaml line 2): write a number from 0 to 100"),
         ("thresholds:\n  idle: 101", "thresholds.idle: 101 (config.yaml line 2): write a number from 0 to 100"),
-        ("ai: {language: fr}", "ai.language: 'fr' (config.yaml line 1): write one of zh, en"),
+        ("notify: {language: fr}", "notify.language: 'fr' (config.yaml line 1): write one of en, zh"),
         ("ai: {enabled: perhaps}", "ai.enabled: 'perhaps' (config.yaml line 1): write true or false"),
         (
             "scheduler: {interval: 1.5}",
             "scheduler.interval: 1.5 (config.yaml line 1): write a whole number at least 1",
         ),
-        ("ai: {timeout: 0}", "ai.timeout: 0 (config.yaml line 1): write a number above 0 and at most 600"),
+        ("scrape: {timeout: 0}", "scrape.timeout: 0 (config.yaml line 1): write a number above 0 and at most 120"),
         (
             "control: {api_url: nowhere}",
             "control.api_url: 'nowhere' (config.yaml line 1): write a URL: http://HOST:PORT/PATH or https://HOST/PATH",
@@ -276,11 +287,13 @@ def test_an_error_names_the_setting_its_value_its_origin_and_what_is_allowed(
 
 
 def test_several_errors_are_reported_together_one_per_line(tmp_path: Path) -> None:
-    errors = complain(tmp_path, "ai: {language: fr}\nthresholds: {idle: x}", {"INTERVAL": "soon"}, "--address", "x:y")
+    errors = complain(
+        tmp_path, "notify: {language: fr}\nthresholds: {idle: x}", {"INTERVAL": "soon"}, "--address", "x:y"
+    )
     assert [line.partition(":")[0] for line in errors.splitlines()] == [
         "thresholds.idle",
         "scheduler.interval",
-        "ai.language",
+        "notify.language",
         "server.address",
     ]
     assert "'soon' (environment variable INTERVAL)" in errors
@@ -337,7 +350,7 @@ SECRET = "sk-never-to-be-seen"
         (f"prometheus: {{headers: [{SECRET}]}}", {}),
         (f"ai: {SECRET}", {}),
         (f"ai: {{api_key: *{SECRET}}}", {}),
-        ("ai: {language: fr}", {"AI_API_KEY": SECRET}),
+        ("notify: {language: fr}", {"AI_API_KEY": SECRET}),
     ],
 )
 def test_a_secret_is_in_no_error_text(tmp_path: Path, text: str, environ: dict[str, str]) -> None:

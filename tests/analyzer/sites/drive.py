@@ -128,7 +128,7 @@ def _count_cycles(client: Client) -> int:
 
 
 def _write_settings(folder: Path, variant: Variant, urls: Sequence[str]) -> Path:
-    engine = {"urls": list(urls), **variant.settings}
+    engine = {"url": list(urls), **variant.settings}
     settings = {"prometheus": engine, "ledger": {"url": f"sqlite:///{folder}/ledger.db"}}
     path = folder / "config.yaml"
     path.write_text(json.dumps({**settings, "server": {"address": "127.0.0.1:0"}}))

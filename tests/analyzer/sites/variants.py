@@ -446,7 +446,7 @@ CLUSTERS = (
         _two({"cluster": "p", "location": "us"}, {"cluster": "p", "location": "eu"}),
         cause="two nodes",
     ),
-    Variant("two replicas, two urls", "the same Prometheus twice in `urls`", ((Job(),), (Job(),))),
+    Variant("two replicas, two urls", "the same Prometheus twice in `url`", ((Job(),), (Job(),))),
     Variant(
         "one of two engines down",
         "known before, then stopped",

@@ -137,7 +137,7 @@ def test_of_several_engines_the_largest_counts_and_one_that_cannot_be_read_is_an
     with (
         running_prometheus(folders[0], list(cadvisor(WEB, cores=1.0))) as first,
         running_prometheus(folders[1], [*cadvisor(WEB, cores=2.0), *counter(SENT, WEB, 1e6, interface="e")]) as second,
-        closing(SeveralEngines(make_settings(PrometheusSettings, urls=(first.url, second.url), retries=0))) as source,
+        closing(SeveralEngines(make_settings(PrometheusSettings, url=(first.url, second.url), retries=0))) as source,
     ):
         assert rounded(source.read_host_use([WEB], AT, seconds=SECONDS)) == {WEB: (2.0, None, 1e6)}
         second.stop()
@@ -155,7 +155,7 @@ def test_the_embedded_source_and_an_engine_say_the_same_of_the_pods_of_an_agent(
     ):
         expected = source.read_host_use(pods, AT, seconds=SECONDS)
     simulated = SimulatedFleet(nodes, ready_timeout_seconds=1)
-    with closing(ScrapeSource(ScrapeSettings(interval=30, kubernetes="never"), window_seconds=600)) as source:
+    with closing(ScrapeSource(ScrapeSettings(interval=30, selector=""), window_seconds=600)) as source:
         for at in times:
             for node in nodes:
                 source.ingest(node.name, simulated.render_metrics(node.name, at), at, node=node.name)

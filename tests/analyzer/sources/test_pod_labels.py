@@ -49,7 +49,7 @@ def test_both_sources_read_the_wanted_labels(tmp_path: Path, dialect: str):
         with closing(PrometheusSource(settings)) as source:
             assert list_labels(source.read(AT)) == {()}
     scraped = ScrapeSource(
-        ScrapeSettings(interval=STEP, kubernetes="never"),
+        ScrapeSettings(interval=STEP, selector=""),
         window_seconds=WINDOW,
         clusters=ClusterChoice(pod_labels=WANTED),
     )

@@ -82,7 +82,7 @@ def scraping(samples: Sequence[Sample]) -> Iterator[tuple[PageServer, ScrapeSour
     pages: dict[str, bytes | None] = {f"/{target}": page for target, page, _ in pages_of(samples)}
     with serving_pages(pages) as server:
         targets = [server.address(path) for path in pages]
-        settings = ScrapeSettings(targets=targets, kubernetes="never", interval=60, timeout=2)
+        settings = ScrapeSettings(targets=targets, selector="", interval=60, timeout=2)
         with closing(ScrapeSource(settings, window_seconds=60)) as source:
             source.read(time.time())
             yield server, source

@@ -622,7 +622,7 @@ export interface paths {
         readonly put?: never;
         /**
          * Sign in
-         * @description Exchange a token for a session: an HttpOnly cookie that lasts for `server.session_hours`. Changes within the
+         * @description Exchange a token for a session: an HttpOnly cookie that lasts for twelve hours. Changes within the
          *     session must repeat `csrf` in the header X-Gpusteward-CSRF.
          *
          *     429 after ten failures within a minute from one address.

@@ -68,8 +68,6 @@
 the engine whose Service has the labels {{ $prometheus.serviceSelector }}, in {{ with $prometheus.serviceNamespace }}the namespace {{ . }}{{ else }}any namespace{{ end }}; its log and /api/v1/sources name the one it found
 {{- else if .Values.analyzer.existingConfigMap -}}
 what the ConfigMap {{ .Values.analyzer.existingConfigMap }} says
-{{- else if (default dict .Values.analyzer.config.prometheus).urls -}}
-the engines of analyzer.config.prometheus.urls
 {{- else if .Values.agent.enabled -}}
 the agents directly; set prometheus.url to use Prometheus
 {{- else -}}

@@ -4,7 +4,7 @@
 {{- $analyzer := .Values.analyzer -}}
 {{- $config := $analyzer.config -}}
 {{- $scrape := default dict $config.scrape -}}
-{{- $engine := or .Values.prometheus.url .Values.prometheus.serviceSelector (default dict $config.prometheus).urls }}
+{{- $engine := or .Values.prometheus.url .Values.prometheus.serviceSelector }}
 {{- if not (or $agent.enabled $analyzer.enabled) }}
 - agent.enabled, analyzer.enabled: both are false, so nothing would be installed. Enable at least one of them.
 {{- end }}

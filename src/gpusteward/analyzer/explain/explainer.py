@@ -41,8 +41,8 @@ class ModelCounters:
     def add_tokens(self, input_tokens: int, output_tokens: int, *, settings: AiSettings) -> None:
         self.input_tokens += input_tokens
         self.output_tokens += output_tokens
-        self.cost += input_tokens / 1000 * settings.price_per_1k_input_tokens
-        self.cost += output_tokens / 1000 * settings.price_per_1k_output_tokens
+        self.cost += input_tokens / 1000 * settings.price_per_1k_tokens.get("input", 0)
+        self.cost += output_tokens / 1000 * settings.price_per_1k_tokens.get("output", 0)
 
 
 @dataclass

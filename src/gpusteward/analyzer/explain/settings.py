@@ -55,19 +55,22 @@ class AiSettings(BaseModel):
     )
     api_version: ClassVar[str] = "2024-10-21"
     """api-version of Azure where the address has none; another one is written there: `?api-version=...`."""
-    language: Literal["zh", "en"] = Field(default="zh", description="Language of reasons and recommendations.")
+    language: Literal["zh", "en"] = Field(default="zh", exclude=True)
+    """Language of reasons and recommendations: no setting, but that of `notify.language` (`Settings`)."""
     output: ClassVar[Literal["auto", "tool", "prompted"]] = "auto"
     """Output mode: a tool call, JSON text, or auto: JSON text where tools are refused."""
     budget: int = Field(default=20, ge=0, le=10_000, description="Requests per cycle, retries included.")
     concurrency: ClassVar[int] = 4
     """Concurrent requests."""
-    timeout: float = Field(default=30, gt=0, le=600, description="Timeout of one request in seconds.")
+    timeout: ClassVar[float] = 30
+    """Timeout of one request in seconds: half of the time for all requests of a cycle, so that a second one fits."""
     cycle_timeout: ClassVar[float] = 60
     """Timeout of all requests of a cycle together, in seconds."""
     cache_size: ClassVar[int] = 5000
     """Opinions kept in the cache."""
-    price_per_1k_input_tokens: float = Field(default=0, ge=0, description="For the cost metric; 0: not counted.")
-    price_per_1k_output_tokens: float = Field(default=0, ge=0, description="For the cost metric; 0: not counted.")
+    price_per_1k_tokens: dict[Literal["input", "output"], Annotated[float, Field(ge=0)]] = Field(
+        default_factory=dict, description="Prices of `input` and `output`, for the cost metric. Empty: not counted."
+    )
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

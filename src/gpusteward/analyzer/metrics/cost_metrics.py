@@ -29,7 +29,7 @@ def cost_families(result: Result) -> Iterator[FamilyPart]:
     prices = result.settings.prices
     yield FamilyPart(metrics.WORKLOAD_IDLE_SINCE, _list_idle_since(result.workloads))
     yield _idle_sums(result, metrics.WORKLOAD_IDLE_GPUS, result.workloads.idle_gpus, digits=GPU_DIGITS)
-    if prices.per_gpu_hour or prices.default:
+    if prices.per_gpu_hour:
         yield FamilyPart(metrics.NAMESPACE_COST, _list_namespace_costs(result))
         yield FamilyPart(metrics.NAMESPACE_INEFFECTIVE_COST, _list_ineffective_costs(result))
         yield _idle_costs(result)

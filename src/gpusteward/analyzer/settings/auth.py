@@ -70,9 +70,13 @@ def is_secure_url(url: str) -> bool:
 def _check_secure_url(url: str) -> str:
     if check_url(url) and not is_secure_url(check_url(url)):
         raise InvalidSettingError(
-            "write an https URL: over plain http anybody on the way could replace the keys; or use jwks_file"
+            "write an https URL: over plain http anybody on the way could replace the keys; or a file"
         )
     return url.strip()
+
+
+def _check_keys_url(url: str) -> str:
+    return url.strip() if url.strip().startswith("file:///") else _check_secure_url(url)
 
 
 SecureUrl = Annotated[str, AfterValidator(_check_secure_url)]
@@ -124,11 +128,10 @@ class OidcSettings(BaseModel):
     audience: Names = Field(
         default_factory=list, description="Client ids: the claim `aud` of a token must contain one of them."
     )
-    jwks_url: SecureUrl = Field(
-        default="", description="URL of the provider's public keys. Empty: as its discovery document says."
-    )
-    jwks_file: Path | None = Field(
-        default=None, description="File with the public keys (JWKS), where the provider cannot be reached from here."
+    jwks_url: Annotated[str, AfterValidator(_check_keys_url)] = Field(
+        default="",
+        description="URL of the provider's public keys; file:///PATH of a file with them (JWKS), where the provider "
+        "cannot be reached from here. Empty: as its discovery document says.",
     )
     ca_file: Path | None = Field(
         default=None, description="Certificates that the provider's must be signed by; default: those of the system."
@@ -153,8 +156,6 @@ class OidcSettings(BaseModel):
             raise InvalidSettingError(
                 "issuer needs audience: without it, tokens made for other applications would be accepted"
             )
-        if self.jwks_url and self.jwks_file:
-            raise InvalidSettingError("jwks_url and jwks_file are both set: keep one of them")
         return self
 
 

@@ -25,9 +25,11 @@ _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at mo
 
 
 def find_settings(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
-    """Every setting by its path. A section is a model; all other fields are settings."""
+    """Every setting by its path. A section is a model; all other fields are settings, but for those excluded."""
     found: dict[str, FieldInfo] = {}
     for name, field in model.model_fields.items():
+        if field.exclude:
+            continue
         inner = find_section(field)
         found |= find_settings(inner, f"{prefix}{name}.") if inner else {f"{prefix}{name}": field}
     return found

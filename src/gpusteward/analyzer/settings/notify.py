@@ -75,6 +75,9 @@ def is_mail(url: str) -> bool:
     return urlsplit(url).scheme in ("mailto", "mailtos")
 
 
+EVERY_OTHER = "*"
+"""In `notify.namespaces`: every namespace that is not there."""
+
 Channels = Annotated[dict[str, SecretStr], AfterValidator(_check_channels)]
 Names = Annotated[list[str], BeforeValidator(split_list)]
 Urls = Annotated[list[Annotated[str, AfterValidator(check_url)]], BeforeValidator(split_list)]
@@ -94,18 +97,15 @@ class NotifySettings(BaseModel):
         description="By channel: the secret of a Feishu bot with signature check. For several bots one secret each, in "
         "the order of their webhooks, separated by spaces. Secret.",
     )
-    default: Names = Field(
-        default_factory=list,
-        description="Channels for every namespace that is not in notify.namespaces. Empty: all channels that "
-        "notify.namespaces does not name.",
-    )
     namespaces: dict[str, str] = Field(
-        default_factory=dict, description="By namespace: the names of its channels, separated by commas."
+        default_factory=dict,
+        description="By namespace: the names of its channels, separated by commas; `*`: those of every other "
+        "namespace. Without `*`: all channels that are not named here.",
     )
     languages: dict[str, Language] = Field(
         default_factory=dict, description="By channel: its language, if different from notify.language."
     )
-    language: Language = Field(default="zh", description="Language of notices.")
+    language: Language = Field(default="zh", description="Language of notices, and of what a language model writes.")
     annotation: bool = Field(
         default=True,
         description="Whether the annotation gpusteward.io/notify of a pod or its owner may choose the channel.",
@@ -149,7 +149,6 @@ class NotifySettings(BaseModel):
     def _check_names(self) -> Self:
         tables: Mapping[str, list[str]] = {f"namespaces.{key}": split_names(v) for key, v in self.namespaces.items()}
         own = {
-            "default": self.default,
             "give_back": self.give_back or [],
             "languages": list(self.languages),
             "secrets": list(self.secrets),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
 
@@ -118,9 +118,8 @@ class ServerSettings(BaseModel):
         description="Answer questions of assistants at /mcp (Model Context Protocol): they only read, with the tokens, "
         "roles and limits of the API. Needs the extra `mcp`.",
     )
-    session_hours: float = Field(
-        default=12, gt=0, le=8760, description="How long a browser stays signed in; at most as long as its token."
-    )
+    session_hours: ClassVar[float] = 12
+    """How long a browser stays signed in: a working day, and at most as long as its token."""
 
     @property
     def listen(self) -> ListenAddress:
@@ -190,6 +189,15 @@ class Settings(BaseModel):
     def max_result_age_seconds(self) -> float:
         """Older results say nothing about the present, and /metrics no longer exports them."""
         return LATE_INTERVALS * self.scheduler.interval + self.prometheus.window_seconds
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_language(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """What a model writes is read by those who read notices."""
+        ai, notify = values.get("ai", {}), values.get("notify", {})
+        if isinstance(ai, dict) and isinstance(notify, dict) and notify.get("language") in ("zh", "en"):
+            return {**values, "ai": {**ai, "language": notify["language"]}}
+        return values
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

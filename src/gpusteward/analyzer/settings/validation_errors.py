@@ -18,10 +18,19 @@ _CONSTANT = "it is a constant now, because nobody had a reason to choose it: rem
 _CONSTANTS = (
     *("prometheus.retries", "prometheus.max_concurrent_queries", "prometheus.series_limit"),
     *("scheduler.max_result_age_seconds", "control.opinion_wait_minutes", "notify.lost_minutes"),
+    *("ai.timeout", "scrape.keep_minutes", "server.session_hours"),
     *("outbox", "outbox.max_attempts", "outbox.max_age_hours", "ledger.buffer_megabytes", "ledger.lease_seconds"),
 )
 GONE: Mapping[str, str] = {
     **dict.fromkeys(_CONSTANTS, _CONSTANT),
+    "prometheus.urls": "write all addresses into prometheus.url",
+    "scrape.kubernetes": "write an empty scrape.selector instead of never",
+    "auth.oidc.jwks_file": "write file:///PATH into auth.oidc.jwks_url",
+    "notify.default": "write them into notify.namespaces, for the namespace `*`",
+    "ai.price_per_1k_input_tokens": "write it into ai.price_per_1k_tokens, as input",
+    "ai.price_per_1k_output_tokens": "write it into ai.price_per_1k_tokens, as output",
+    "prices.default": "write it into prices.per_gpu_hour, for the model `*`",
+    "ai.language": "it is that of notify.language",
     "alertmanager.severity": "write it into alertmanager.labels, as severity",
 }
 """Settings that were there, and what to do instead."""

@@ -94,7 +94,7 @@ def _find_in_settings(
     if not settings.addresses:
         return NO_ENGINE, ""
     clients = [_make_client(settings.with_url(url), timeout_seconds) for url in settings.addresses]
-    origin = effective.origin("prometheus.url" if settings.url else "prometheus.urls")
+    origin = effective.origin("prometheus.url")
     return clients, clean(f"{origin.place} line {origin.line}" if origin.line else origin.place)
 
 

@@ -546,6 +546,6 @@ def test_servers_are_read_on_demand_as_in_a_cycle(engine: RunningEngine):
 
 def test_of_several_engines_one_that_cannot_be_read_proves_nothing(engine: RunningEngine):
     urls = (engine.url, "http://127.0.0.1:9")
-    settings = make_settings(PrometheusSettings, urls=urls, retries=0)
+    settings = make_settings(PrometheusSettings, url=urls, retries=0)
     with closing(SeveralEngines(settings)) as source, pytest.raises(SourceError):
         source.read_servers(AT, seconds=WINDOW)

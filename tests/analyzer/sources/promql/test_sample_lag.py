@@ -146,7 +146,7 @@ def test_several_engines_have_one_window_which_ends_with_the_latest_of_them(tmp_
     with (
         running_victoria(folders[0], move(make_samples(AT - 1800, AT + 300), "fresh")) as fresh,
         running_victoria(folders[1], move(make_samples(AT - 1800, AT - 120), "late")) as late,
-        closing(SeveralEngines(PrometheusSettings(urls=[fresh.url, late.url]))) as source,
+        closing(SeveralEngines(PrometheusSettings(url=[fresh.url, late.url]))) as source,
     ):
         source.read(AT)
         import_samples(late.url, move(make_samples(AT - 120, AT + 180), "late"))

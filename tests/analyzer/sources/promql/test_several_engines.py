@@ -1,4 +1,4 @@
-"""`prometheus.urls`: several engines, each with a part of the site, give one table."""
+"""`prometheus.url`: several engines, each with a part of the site, give one table."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def halves(tmp_path: Path) -> Iterator[list[RunningEngine]]:
 
 
 def open_both(engines: list[RunningEngine]) -> SeveralEngines:
-    return SeveralEngines(make_settings(PrometheusSettings, urls=tuple(engine.url for engine in engines), retries=0))
+    return SeveralEngines(make_settings(PrometheusSettings, url=tuple(engine.url for engine in engines), retries=0))
 
 
 def test_two_halves_give_the_table_of_the_whole_and_a_lost_half_is_unknown_not_absent(halves, tmp_path):
@@ -132,11 +132,11 @@ def test_an_allocation_that_two_exporters_report_is_one_row_with_the_uid_of_its_
     assert join_tables([lost, table_of(resting(), allocations=reported[:1])]).allocations == reported[:1]
 
 
-def test_addresses_are_url_and_urls_without_repetition():
-    settings = PrometheusSettings(url="http://a:1/", urls=("http://b:1", "http://a:1"))
-    assert settings.addresses == ("http://a:1", "http://b:1")
+@pytest.mark.parametrize("url", ["http://a:1/ http://b:1 http://a:1", ["http://a:1/", "http://b:1", "http://a:1"]])
+def test_the_addresses_of_several_engines_are_a_list_or_a_text_without_repetition(url: str | list[str]):
+    assert PrometheusSettings(url=url).addresses == ("http://a:1", "http://b:1")
     with pytest.raises(ValueError, match="write a URL"):
-        PrometheusSettings(urls=("",))
+        PrometheusSettings(url="http://a:1 b:1")
 
 
 def change_gpus(labels: str) -> str:

@@ -38,7 +38,7 @@ def _split_target(labels: str) -> tuple[str, str]:
 
 def fed_source(samples: Iterable[Sample], *, interval: float = STEP, window: float = WINDOW) -> ScrapeSource:
     """A source with these samples, without a network."""
-    source = ScrapeSource(ScrapeSettings(interval=interval, kubernetes="never"), window_seconds=window)
+    source = ScrapeSource(ScrapeSettings(interval=interval, selector=""), window_seconds=window)
     for target, page, at in pages_of(samples):
         source.ingest(target, page, at)
     return source

@@ -50,7 +50,7 @@ def page(pod: str = "one", core: str = "50", **more: str) -> str:
 
 
 def scraped(*pages: str | bytes) -> ScrapeSource:
-    source = ScrapeSource(ScrapeSettings(kubernetes="never"), window_seconds=600)
+    source = ScrapeSource(ScrapeSettings(selector=""), window_seconds=600)
     for number, one in enumerate(pages):
         source.ingest("n1:9400", one if isinstance(one, bytes) else one.encode(), AT + STEP * number)
     return source

@@ -19,12 +19,13 @@ from gpusteward.core.usages import Measure, Stat
 from gpusteward.messages import unknown_reasons
 from tests.analyzer.sources.scrape.test_page_parser import AT, STEP, of_one_target, page
 from tests.analyzer.tables import of_pod
+from tests.constants import make_settings
 
 pytestmark = pytest.mark.slow
 
 
 def idle_source(**settings: object) -> ScrapeSource:
-    return ScrapeSource(ScrapeSettings(kubernetes="never", **settings), window_seconds=600)
+    return ScrapeSource(make_settings(ScrapeSettings, selector="", **settings), window_seconds=600)
 
 
 def feed(source: ScrapeSource, pages: list[str], *, target: str = "n1:9400", start: float = AT) -> float:
@@ -50,7 +51,7 @@ def test_samples_after_the_end_of_the_window_are_not_used():
 
 
 def test_a_ring_buffer_that_wrapped_many_times_still_has_the_window():
-    source = idle_source(keep_minutes=1)
+    source = idle_source(keep_windows=1)
     end = feed(source, [page(core=str(number % 50)) for number in range(500)])
     usage = of_pod(source.read(end), "one")
     last = [number % 50 for number in range(460, 500)]
@@ -110,7 +111,7 @@ def test_reading_and_ingesting_at_the_same_time_do_not_affect_each_other():
 
 
 def test_a_target_that_is_not_scraped_any_more_expires_with_all_its_samples():
-    source = idle_source(keep_minutes=10)
+    source = idle_source(keep_windows=1)
     end = feed(source, [page()] * 5)
     source.store.drop_expired(end + 599)
     assert source.store.series == 2
@@ -156,7 +157,7 @@ def test_long_labels_of_expired_series_are_dropped_even_if_they_are_few():
 
 
 def test_rows_of_pods_deleted_long_ago_are_dropped_and_the_others_keep_their_values():
-    source = ScrapeSource(ScrapeSettings(kubernetes="never", keep_minutes=1), window_seconds=60)
+    source = ScrapeSource(make_settings(ScrapeSettings, selector="", keep_windows=1), window_seconds=60)
     for number in range(70):
         gone = "".join(page(f"pod-{number}-{other}") for other in range(300))
         source.ingest("a", (page("steady", core="30") + gone).encode(), AT + 15 * number)
@@ -200,7 +201,7 @@ def test_two_pages_with_the_same_time_count_once():
 
 def test_only_series_that_match_the_condition_are_used():
     condition = parse_condition('{pod!="", namespace=~"m.", Hostname!="n2"}')
-    source = ScrapeSource(ScrapeSettings(kubernetes="never"), window_seconds=600, condition=condition)
+    source = ScrapeSource(ScrapeSettings(selector=""), window_seconds=600, condition=condition)
     feed(source, [page("one") + page("two", namespace="other") + page("three", Hostname="n2")])
     assert [one.container.pod for one in source.read(AT + 1).allocations] == ["one"]
 

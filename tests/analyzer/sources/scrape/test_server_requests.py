@@ -61,7 +61,7 @@ def feed(source: ScrapeSource, samples: Iterable[Sample]) -> None:
 
 
 def scraped(samples: Iterable[Sample]) -> UsageTable:
-    settings = ScrapeSettings(interval=STEP, kubernetes="never")
+    settings = ScrapeSettings(interval=STEP, selector="")
     with closing(ScrapeSource(settings, window_seconds=WINDOW)) as source:
         feed(source, samples)
         return join_servers(source.read(AT))
@@ -112,7 +112,7 @@ def test_a_target_of_a_file_says_which_pod_it_is(tmp_path: Path):
         listed = tmp_path / "targets.yaml"
         address = server.address("/metrics").removeprefix("http://").partition("/")[0]
         listed.write_text(f"- targets: ['{address}']\n  labels: {{namespace: ml, pod: chat-0}}\n")
-        settings = ScrapeSettings(targets_file=listed, interval=1, kubernetes="never")
+        settings = ScrapeSettings(targets_file=listed, interval=1, selector="")
         with closing(ScrapeSource(settings, window_seconds=60)) as source:
             wait_for(lambda: source.store.series > 0)
             found = source.read(time.time()).servers
@@ -128,7 +128,7 @@ def test_a_page_that_names_its_pod_itself_denies_silence_and_never_proves_it():
     silent = [*gpu_pod("other"), *vllm("other")]
     served = [*gpu_pod("other"), *vllm("other", finished=of_engine.steps(40, 46))]
     for samples, requests in ((silent, 0), (served, 6)):
-        settings = ScrapeSettings(interval=STEP, kubernetes="never")
+        settings = ScrapeSettings(interval=STEP, selector="")
         with closing(ScrapeSource(settings, window_seconds=WINDOW)) as source:
             for target, page, at in pages_of(samples):
                 source.ingest(target, page, at)

@@ -28,7 +28,7 @@ from tests.analyzer.tables import of_pod
 
 pytestmark = pytest.mark.slow
 
-QUICK = {"interval": 1, "timeout": 2.0, "kubernetes": "never"}
+QUICK = {"interval": 1, "timeout": 2.0, "selector": ""}
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 

@@ -166,7 +166,7 @@ def test_the_gpu_of_another_node_reported_under_the_own_name_becomes_unknown():
     store = make_store()
     ingest(store, "a", page("one", core="90"), ReportedNode("n1"))
     ingest(store, "b", page("one", core="0", Hostname="n2"), ReportedNode("n2"))
-    source = ScrapeSource(ScrapeSettings(kubernetes="never"), window_seconds=600)
+    source = ScrapeSource(ScrapeSettings(selector=""), window_seconds=600)
     source.store = store
     assert source.read(AT + 15).unknown == {0: unknown_reasons.REPORTED_BY_TWO_NODES}
 

@@ -29,7 +29,7 @@ def test_pods_on_a_gpu_without_memory_info_are_active_or_idle_with_their_memory(
     end = START + WINDOW
     with (
         collection(machine, tmp_path, interval_seconds=STEP) as (cycles, pages),
-        closing(ScrapeSource(ScrapeSettings(kubernetes="never"), window_seconds=WINDOW)) as source,
+        closing(ScrapeSource(ScrapeSettings(selector=""), window_seconds=WINDOW)) as source,
     ):
         for at in np.arange(START, end + STEP, STEP):
             cycles.run_cycle(now=float(at), monotonic=0.0)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -121,8 +122,8 @@ class SigningKeys:
 def read_keys(settings: OidcSettings) -> list[SigningKey]:
     """From the file, the URL, or where the discovery document says. Blocks. Raises KeysUnavailableError."""
     try:
-        if settings.jwks_file:
-            with settings.jwks_file.open("rb") as file:
+        if settings.jwks_url.startswith("file://"):
+            with Path(settings.jwks_url.removeprefix("file://")).open("rb") as file:
                 return parse_keys(file.read(MOST_BYTES + 1))
         return parse_keys(_fetch(settings.jwks_url or _discover(settings), settings))
     except (OSError, HttpError, ValueError, msgspec.MsgspecError, RecursionError) as error:

@@ -117,7 +117,7 @@ async def show_session(request: Request, dependencies: Service) -> Response:
 
 @router.post("/session", summary="Sign in", response_model=SessionState, tags=["session"])
 async def sign_in(request: Request, dependencies: Service, body: SignIn) -> Response:
-    """Exchange a token for a session: an HttpOnly cookie that lasts for `server.session_hours`. Changes within the
+    """Exchange a token for a session: an HttpOnly cookie that lasts for twelve hours. Changes within the
     session must repeat `csrf` in the header X-Gpusteward-CSRF.
 
     429 after ten failures within a minute from one address.

@@ -10,7 +10,7 @@ from typing import Any
 from gpusteward.analyzer.notify.notices.formatting import safe_label
 from gpusteward.analyzer.notify.outbox.records import NoticeKind, channel_target
 from gpusteward.analyzer.setting_values import read_zone, split_hours
-from gpusteward.analyzer.settings.notify import NotifySettings, split_names, urls_of
+from gpusteward.analyzer.settings.notify import EVERY_OTHER, NotifySettings, split_names, urls_of
 from gpusteward.analyzer.sources.owners.owner_resolver import NOTIFY_ANNOTATION
 from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.logs import Log
@@ -27,11 +27,12 @@ class ChannelRouter:
     """
 
     def __init__(self, settings: NotifySettings) -> None:
-        self._by_namespace: Mapping[str, tuple[str, ...]] = {
+        self._by_namespace: dict[str, tuple[str, ...]] = {
             namespace: tuple(split_names(names)) for namespace, names in settings.namespaces.items()
         }
         named = {name for names in self._by_namespace.values() for name in names}
-        self.default = tuple(settings.default) or tuple(name for name in settings.channels if name not in named)
+        others = self._by_namespace.pop(EVERY_OTHER, ())
+        self.default = others or tuple(name for name in settings.channels if name not in named)
         self._addresses = {name: len(urls_of(secret)) for name, secret in settings.channels.items()}
         self._warned: set[tuple[str, str]] = set()
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from gpusteward.analyzer.setting_values import NO_SECRET, Secret, is_given
 from gpusteward.analyzer.sources.usage.label_mapping import ClusterChoice
@@ -23,16 +23,16 @@ def _check_step(text: str) -> str:
     return text
 
 
-def _check_url(text: str) -> str:
-    if text.strip() and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", text.strip()):
+def _join_list(value: object) -> object:
+    """A list of addresses as one text with blanks between them."""
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def _check_urls(text: str) -> str:
+    addresses = dict.fromkeys(each.rstrip("/") for each in text.split())
+    if not all(re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", each) for each in addresses):
         raise InvalidSettingError("write a URL without query: http://HOST:PORT/PREFIX or https://HOST/PREFIX")
-    return text.strip().rstrip("/")
-
-
-def _check_engine_url(text: str) -> str:
-    if not text.strip():
-        raise InvalidSettingError("write a URL, or leave it out")
-    return _check_url(text)
+    return " ".join(addresses)
 
 
 def _check_condition(text: str) -> str:
@@ -60,21 +60,17 @@ class PrometheusSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
-    url: Annotated[str, AfterValidator(_check_url)] = Field(
+    url: Annotated[str, BeforeValidator(_join_list), AfterValidator(_check_urls)] = Field(
         default="",
-        description="Address of the engine, with the path prefix of Mimir, Thanos or a proxy. "
+        description="Address of the engine, with the path prefix of Mimir, Thanos or a proxy. Several engines, each "
+        "with a part of the site: their addresses in a list, or with blanks between them; read at the same time, with "
+        "the same credentials, and joined. Replicas with the same data belong behind one address. "
         "Empty: the analyzer scrapes exporters itself, see scrape.",
-    )
-    urls: tuple[Annotated[str, AfterValidator(_check_engine_url)], ...] = Field(
-        default=(),
-        description="Addresses of several engines, each with a part of the site; read at the same time and joined, "
-        "together with url if that is set. All use the same credentials. "
-        "Replicas with the same data belong behind one address.",
     )
     service_selector: str = Field(
         default="",
         max_length=1000,
-        description="Where url and urls are empty: labels of the engine's Service in this cluster, such as "
+        description="Where url is empty: labels of the engine's Service in this cluster, such as "
         "app.kubernetes.io/name=prometheus. With no or several such Services nothing is read, and the reason names "
         "them. /api/v1/sources names the one that is used.",
     )
@@ -151,11 +147,11 @@ class PrometheusSettings(BaseModel):
     @property
     def addresses(self) -> tuple[str, ...]:
         """The address of every engine; empty if usage is scraped."""
-        return tuple(dict.fromkeys(address for address in (self.url, *self.urls) if address))
+        return tuple(self.url.split())
 
     def with_url(self, url: str) -> "PrometheusSettings":
         """The settings of one of the engines."""
-        return self.model_copy(update={"url": url, "urls": ()})
+        return self.model_copy(update={"url": url})
 
     @property
     def cluster_choice(self) -> ClusterChoice:

@@ -1,4 +1,4 @@
-"""`SeveralEngines`: one usage table from the engines of `prometheus.urls`, each of which has a part of the site."""
+"""`SeveralEngines`: one usage table from the engines of `prometheus.url`, each of which has a part of the site."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence

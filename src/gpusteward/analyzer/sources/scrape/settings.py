@@ -57,11 +57,11 @@ class ScrapeSettings(BaseModel):
         default=None,
         description="File with targets in Prometheus' file_sd format (JSON or YAML); read again when it changes.",
     )
-    kubernetes: Literal["auto", "never"] = Field(
-        default="auto",
-        description="auto: without targets and file, the pods of this cluster that match the selector; never: no pods.",
+    selector: str = Field(
+        default=DEFAULT_SELECTOR,
+        description="Label selector of the pods of this cluster that are exporters, where there are no targets and no "
+        "file. Empty: no pods.",
     )
-    selector: str = Field(default=DEFAULT_SELECTOR, description="Label selector of the pods that are exporters.")
     namespace: str = Field(
         default="", description="Namespace of those pods; empty: the one that the analyzer itself runs in."
     )
@@ -88,9 +88,8 @@ class ScrapeSettings(BaseModel):
     timeout: float = Field(
         default=10, gt=0, le=120, description="Longest duration of a scrape in seconds, connecting included."
     )
-    keep_minutes: float = Field(
-        default=60, gt=0, le=1440, description="Minutes of samples kept for charts; at least the judged window."
-    )
+    keep_windows: ClassVar[int] = 6
+    """Samples are kept for charts for so many judged windows: an hour by default, as their memory is limited."""
     max_concurrent: ClassVar[int] = 100
     """Largest number of concurrent scrapes."""
     target_limit: ClassVar[int] = 5_000

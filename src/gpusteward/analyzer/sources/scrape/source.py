@@ -98,7 +98,7 @@ class ScrapeSource:
         self._registry = TargetRegistry(lists, limit=settings.target_limit)
         options = StoreOptions(
             interval=settings.interval,
-            keep_seconds=max(window_seconds, settings.keep_minutes * 60),
+            keep_seconds=window_seconds * settings.keep_windows,
             limits=limits,
             condition=condition,
             clusters=clusters,
