@@ -67,8 +67,8 @@ class Questions:
         first, then suspicious ones (keep-alive, stalled, health checks only); a suspicion is no proof."""
         if by in ("team", "user", "namespace"):
             return await self.gpu_cost(by, since, namespace, cluster, limit)
-        place = {"namespace": namespace, "cluster": cluster}
-        idle = await self._read("workloads", verdict="idle", sort="-idle_gpus", limit=1000, **place)
+        place = {"namespace": namespace, "cluster": cluster, "limit": 1000 if by == "kind_of_idle" else limit}
+        idle = await self._read("workloads", verdict="idle", sort="-idle_gpus", **place)
         busy = await self._read("workloads", verdict="suspicious", sort="-gpus", **place)
         rows, total = [*idle["items"], *busy["items"]], idle["total"] + busy["total"]
         items = [show(each, WORKLOAD) for each in rows]

@@ -28,7 +28,7 @@ from gpusteward.questions.answers import LARGEST_BYTES, LONGEST_TEXT
 from gpusteward.questions.tools import TOOLS
 from tests.analyzer.api.fake_reclaim import FakeReclaim
 from tests.analyzer.api.mcp_clients import MODES, Answer, ask, describe, list_calls, use
-from tests.analyzer.api.sample_results import small_result
+from tests.analyzer.api.sample_results import small_result, suspicious_result
 from tests.analyzer.api.server import Api, make_dependencies, make_result, running_api
 from tests.analyzer.api.test_limited_access import (
     ADMIN,
@@ -173,6 +173,23 @@ def test_several_workloads_of_one_name_are_listed_and_none_is_chosen():
         False,
         ["x-ns", "x-ns2"],
     )
+
+
+def test_a_suspicious_workload_is_listed_after_the_idle_ones_and_never_as_idle():
+    settings = Settings.model_validate({"prices": {"default": 2.0}})
+    with running_api(suspicious_result(settings=settings), settings=with_questions(settings)) as api:
+        calls = [("who_wastes_gpus", {}), ("who_wastes_gpus", {"by": "kind_of_idle"})]
+        listed, kinds = map(check, ask(f"{api.url}/mcp", calls))
+        rows = api.get("/api/v1/workloads").json["items"]
+    verdicts = [each["verdict"] for each in listed["items"]]
+    assert ("suspicious" in verdicts, verdicts) == (True, sorted(verdicts))
+    assert {each["untrusted"]["name"] for each in listed["items"] if each["verdict"] == "idle"} == {
+        each["name"] for each in rows if each["verdict"] == "idle"
+    }
+    wasted = [each for each in rows if each["verdict"] in ("idle", "suspicious")]
+    found = {each["signature"]: (each["workloads"], each["gpus"]) for each in kinds["items"]}
+    assert sum(count for count, _ in found.values()) == len(wasted)
+    assert sum(gpus for _, gpus in found.values()) == pytest.approx(sum(each["gpus"] for each in wasted), abs=0.02)
 
 
 def test_a_wrong_value_is_an_error_that_the_assistant_can_mend(api: Api):
