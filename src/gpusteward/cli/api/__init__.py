@@ -4,7 +4,6 @@
     pagination.py      lists of the analyzer, page by page
     workloads.py       workload names as people type them -> the workload; whether a namespace is known
     workload_facts.py  idle costs of the last seven days, and what reclaim would do, by workload
-    live_facts.py      XIDs and processes of a stalled workload, names of known tools, read now
     processes.py       GPUs and processes of a machine (an agent's /snapshot), or of a node through the analyzer
 
 No printing here, and no import of the programs that serve these APIs.
