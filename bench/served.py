@@ -40,7 +40,10 @@ class Served:
 def measure_serve(engine_urls: str, gpus: int, *, folder: Path) -> Served:
     """The bench triggers each cycle. Several engines are separated by a comma."""
     began = time.monotonic()
-    environ = {"XDG_DATA_HOME": str(folder), "GPUSTEWARD_PROMETHEUS__URLS": engine_urls}  # its own ledger
+    environ = {
+        "XDG_DATA_HOME": str(folder),
+        "GPUSTEWARD_PROMETHEUS__URL": engine_urls.replace(",", " "),
+    }  # its own ledger
     with run_serve(folder, {"scheduler.interval": 86400}, environ=environ) as (process, port):
         health = _wait_for_cycle(process, port, 1)
         start, seconds = time.monotonic() - began, [health["cycles"]["last_seconds"]]

@@ -60,10 +60,10 @@ def test_csv_has_values_and_origins(site: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_wrong_value_is_one_line_and_exit_code_2(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["settings", "--set", "ai.language=fr"]) == 2
+    assert main(["settings", "--set", "notify.language=fr"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err == "gpusteward: ai.language: 'fr' (flag --set): write one of zh, en\n"
+    assert printed.err == "gpusteward: notify.language: 'fr' (flag --set): write one of en, zh\n"
 
 
 def test_a_missing_library_is_reported_with_the_extra_that_installs_it(tmp_path: Path) -> None:
