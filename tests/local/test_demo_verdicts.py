@@ -12,6 +12,7 @@ from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.scrape.settings import ScrapeSettings
 from gpusteward.analyzer.sources.scrape.source import ScrapeSource
+from gpusteward.analyzer.sources.usage.inference_servers import join_servers
 from gpusteward.analyzer.tables import SIGNATURES, VerdictTable
 from gpusteward.core.node.gpus import Share
 from gpusteward.core.usages import Measure, Stat
@@ -52,6 +53,31 @@ def find_stalled(verdicts: VerdictTable) -> set[tuple[str, str, str]]:
     is_stalled = verdicts.signature == SIGNATURES.index(Signature.STALLED)
     held = (verdicts.usage.allocations[row] for row in np.flatnonzero(is_stalled).tolist())
     return {(each.container.pod, each.container.name, each.gpu_uuid) for each in held}
+
+
+def test_the_servers_that_nobody_asks_have_their_words_at_once(tmp_path: Path):
+    simulated = SimulatedFleet(fleet(40, 7, demo_at=NOW), ready_timeout_seconds=1)
+    servers = simulated.find_servers(NOW)
+    assert len(servers) == 2
+    settings = ScrapeSettings(interval=INTERVAL_SECONDS, kubernetes="never")
+    rules = Settings.model_validate(make_config(tmp_path, "http://127.0.0.1:1", "en")).rules
+    nodes = {one.node for one in servers.values()}
+    with closing(ScrapeSource(settings, window_seconds=WINDOW)) as source:
+        for at in np.arange(NOW - WINDOW - INTERVAL_SECONDS, NOW + 1, INTERVAL_SECONDS).tolist():
+            for node in nodes:
+                source.ingest(node, simulated.render_metrics(node, at), at, node=node)
+            for pod, one in servers.items():
+                labels = {"namespace": one.container.namespace, "pod": pod}
+                source.ingest(pod, one.render_metrics(), at, pod_labels=labels)
+        verdicts, _ = judge(join_servers(source.read(NOW)), rules, VerdictHistory(), now=NOW)
+    words = {
+        one.container.pod: SIGNATURES[code]
+        for one, code in zip(verdicts.usage.allocations, verdicts.signature.tolist(), strict=True)
+    }
+    assert {pod.rsplit("-", 3)[0]: words[pod] for pod in servers} == {
+        "chat-preview": Signature.NO_REQUESTS,
+        "chat-nightly": Signature.ASLEEP,
+    }
 
 
 @pytest.mark.parametrize(("nodes", "seed"), [(40, 7), (12, 3)], ids=["by-default", "small"])

@@ -1,7 +1,7 @@
 """`gpusteward demo`: an analyzer on a simulated cluster with three weeks of history."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import yaml
@@ -20,7 +20,7 @@ from gpusteward.local.demo_servers import DemoInbox, DirectApi, serve_cluster, s
 from gpusteward.local.demo_settings import SCRAPE_TIMEOUT_SECONDS, DemoSetup, url_of
 from gpusteward.local.history_seed import Advance, SeededHistory
 from gpusteward.local.simulated_cluster import SimulatedCluster
-from gpusteward.local.simulated_fleet import DemoLoads, SimulatedFleet
+from gpusteward.local.simulated_fleet import SERVERS, DemoLoads, SimulatedFleet, SimulatedServer
 from gpusteward.logs import Log
 from gpusteward.simulate.fleets import fleet as simulate_fleet
 from gpusteward.simulate.nodes import SimulatedNode
@@ -58,8 +58,10 @@ def run_demo(
     loads, cluster = DemoLoads(fleet), SimulatedCluster(fleet, clock=time.time)
     owners = ClusterOwners(DirectApi(cluster, url_of(setup.cluster_socket)))
     with serve_fleet(fleet, control=loads) as targets, serve_cluster(cluster, setup.cluster_socket, inbox=DemoInbox()):
-        setup.targets_file.write_text(yaml.safe_dump([{"targets": targets}]))
         url, port = targets[0].removesuffix(f"/{fleet.nodes[0].name}/metrics"), setup.listening.getsockname()[1]
+        servers = {f"{url}/{SERVERS}{pod}/metrics": one for pod, one in fleet.find_servers(time.time()).items()}
+        named = [{"targets": [target], "labels": _name_pod(one)} for target, one in servers.items()]
+        setup.targets_file.write_text(yaml.safe_dump([{"targets": targets}, *named]))
         write_control_file(setup.folder, DemoAddress(url, loads.token, port))
         with show_progress as advance:
 
@@ -72,7 +74,7 @@ def run_demo(
             setup.file,
             listening=setup.listening,
             owners=owners,
-            prepare=lambda analyzer: _fill_window(fleet, analyzer, targets, setup),
+            prepare=lambda analyzer: _fill_window(fleet, analyzer, targets, servers, setup),
             announce=lambda url: print(
                 DEMO_STARTED.text(
                     language, url=url, agent_url=targets[0].removesuffix("/metrics"), node=fleet.nodes[0].name
@@ -91,7 +93,18 @@ def _write_history(nodes: Sequence[SimulatedNode], settings: Settings, *, until:
         engine.dispose()
 
 
-def _fill_window(fleet: SimulatedFleet, analyzer: Analyzer, targets: Sequence[str], setup: DemoSetup) -> None:
+def _name_pod(server: SimulatedServer) -> dict[str, str]:
+    """The labels that tell the scraper whose requests these are."""
+    return {"namespace": server.container.namespace, "pod": server.container.pod}
+
+
+def _fill_window(
+    fleet: SimulatedFleet,
+    analyzer: Analyzer,
+    targets: Sequence[str],
+    servers: Mapping[str, SimulatedServer],
+    setup: DemoSetup,
+) -> None:
     """Ingest the samples of the last window, so that the first cycle already has verdicts."""
     source, settings = analyzer.source.source, analyzer.settings.current
     assert isinstance(source, ScrapeSource)
@@ -100,8 +113,10 @@ def _fill_window(fleet: SimulatedFleet, analyzer: Analyzer, targets: Sequence[st
     now = time.time()
     for number in range(count, 0, -1):
         setup.signals.check()
+        at = now - number * step
+        for target, server in servers.items():
+            source.ingest(target, server.render_metrics(), at, pod_labels=_name_pod(server))
         for node, target in zip(fleet.nodes, targets, strict=True):
-            at = now - number * step
             source.ingest(target, fleet.render_metrics(node.name, at), at, node=node.name)
     fleet.set_ready()
     log.info("window_filled", nodes=len(fleet.nodes), scrapes=count)

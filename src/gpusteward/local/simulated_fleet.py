@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from hmac import compare_digest
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -16,14 +16,17 @@ from gpusteward.agent.dialects.native import NativeDialect
 from gpusteward.agent.field_list import default_fields
 from gpusteward.agent.usage_counters import UsageCounters
 from gpusteward.core.errors import ConfigurationError
-from gpusteward.core.exposition import TEXT_TYPE, Family, LabelCache, render_page
-from gpusteward.core.node.containers import Workload
+from gpusteward.core.exposition import TEXT_TYPE, Family, LabelCache, render_labels, render_page
+from gpusteward.core.node.containers import Container, Workload
 from gpusteward.local.demo_control import MAX_MINUTES
+from gpusteward.simulate.applications import ServerState
 from gpusteward.simulate.fleets import create_load_application
 from gpusteward.simulate.nodes import SimulatedNode
 
 LONGEST_GAP_SECONDS = 120.0
 PAGES = ("metrics", "snapshot")
+SERVERS = "servers/"
+"""Before the names of pods in paths: a node may have the same name."""
 
 
 class NodeServer:
@@ -61,6 +64,33 @@ class NodeServer:
             return msgspec.json.encode(self._node.snapshot(at))
 
 
+class SimulatedServer(NamedTuple):
+    """An inference server with a metrics page, by the name of its pod."""
+
+    node: str
+    container: Container
+    state: ServerState
+
+    def render_metrics(self) -> bytes:
+        """As of vLLM: it has served once, and nobody asks it any more."""
+        engine = {"model_name": "qwen3-32b", "engine": "0"}
+        asleep = self.state is ServerState.ASLEEP
+        samples: tuple[tuple[str, dict[str, str], float], ...] = (
+            ("vllm:request_success_total", {**engine, "finished_reason": "stop"}, 1841.0),
+            ("vllm:prompt_tokens_total", engine, 1_265_000.0),
+            ("vllm:generation_tokens_total", engine, 402_000.0),
+            ("vllm:num_requests_running", engine, 0.0),
+            ("vllm:num_requests_waiting", engine, 0.0),
+            ("vllm:engine_sleep_state", {**engine, "sleep_state": "awake"}, float(not asleep)),
+            ("vllm:engine_sleep_state", {**engine, "sleep_state": "weights_offloaded"}, float(asleep)),
+            ("vllm:engine_sleep_state", {**engine, "sleep_state": "discard_all"}, 0.0),
+            ("process_start_time_seconds", {}, self.container.started_at or 0.0),
+        )
+        return "".join(
+            f"{name}{render_labels(labels.items())} {value:.10g}\n" for name, labels, value in samples
+        ).encode()
+
+
 class SimulatedFleet:
     """All nodes by name. Requests wait until the fleet is ready."""
 
@@ -83,10 +113,23 @@ class SimulatedFleet:
     def render_metrics(self, name: str, at: float) -> bytes:
         return self._servers[name].render_metrics(at)
 
+    def find_servers(self, at: float) -> dict[str, SimulatedServer]:
+        """The inference servers with metrics, by the names of their pods."""
+        found: dict[str, SimulatedServer] = {}
+        for node in self.nodes:
+            for one in node.ownerships(at):
+                request, container = one.placement.request, one.allocation.container
+                if request is not None and request.application.server is not None:
+                    found[container.pod] = SimulatedServer(node.name, container, request.application.server)
+        return found
+
     def render(self, path: str) -> tuple[bytes, str] | None:
-        """The current page for `/NODE/metrics` or `/NODE/snapshot`, and its content type; None for other paths, and if
-        not ready in time."""
+        """The current page for `/NODE/metrics`, `/NODE/snapshot` or `/servers/POD/metrics`, and its content type; None
+        for other paths, and if not ready in time."""
         name, _, page = path.partition("?")[0].strip("/").rpartition("/")
+        if name.startswith(SERVERS) and page == "metrics":
+            server = self.find_servers(time.time()).get(name.removeprefix(SERVERS))
+            return (server.render_metrics(), TEXT_TYPE) if server else None
         if name not in self._servers or page not in PAGES or not self._is_ready.wait(self._ready_timeout):
             return None
         if page == "snapshot":

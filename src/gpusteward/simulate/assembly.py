@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 from gpusteward.core.node.containers import Container
 from gpusteward.core.node.gpus import Gpu, GpuAllocation, MigIdentity, Share
-from gpusteward.simulate.applications import Application
+from gpusteward.simulate.applications import Application, ServerState
 from gpusteward.simulate.devices import PIDS_PER_PLACEMENT, Instance, Placement, PlacementRequest, SimulatedGpu
 from gpusteward.simulate.load_curves import DAY, Between, Chain, Constant, Lifetimes, ReducedWork
 from gpusteward.simulate.loads import Load
 from gpusteward.simulate.models import COMPUTE_SLICES, MIB, GpuModel
 from gpusteward.simulate.seeded_random import SeededRandom
-from gpusteward.simulate.workloads import MEMORY, MIXES, ActivityMix, Draws, draw_work
+from gpusteward.simulate.workloads import MEMORY, MIXES, SLEEPING_MEMORY, ActivityMix, Draws, draw_work
 
 DRIVER_VERSION = "570.172.08"
 USABLE_MEMORY = 0.94
@@ -169,12 +169,13 @@ def _place(
     rank = application.random.child("rank", gpu.uuid, replica)
     budget = (gpu.memory_total_bytes or 0) * request.capacity
     draws = Draws(application.random, rank, application.lifetimes)
+    memory = SLEEPING_MEMORY if application.server is ServerState.ASLEEP else MEMORY[kind]
     return Placement(
         gpu.uuid,
         application.lifetimes,
         application.work or draw_work(kind, draws, capacity=request.capacity),
         activity,
-        memory_bytes=int(budget * USABLE_MEMORY * application.random.between(*MEMORY[kind], "memory")),
+        memory_bytes=int(budget * USABLE_MEMORY * application.random.between(*memory, "memory")),
         busy_watts=_busy_watts(model, activity) * device_share,
         context_watts=model.context_watts * request.capacity * device_share if application.process_count else 0.0,
         first_pid=pid,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gpusteward.core.node.gpus import Share
-from gpusteward.simulate.applications import Application, Program, draw_application
+from gpusteward.simulate.applications import Application, Program, ServerState, draw_application
 from gpusteward.simulate.assembly import GpuPlan
 from gpusteward.simulate.devices import PlacementRequest
 from gpusteward.simulate.load_curves import DAY, Between, Bursts, Chain, Constant, Lifetimes
@@ -197,6 +197,25 @@ def _serve_for_another(random: SeededRandom, _now: float) -> Plans:
     return [whole_gpu(replace(application, program=program, has_servers=True))]
 
 
+UNASKED_SECONDS = 3 * DAY
+SERVER_TEAM = ("ml-platform", "platform")
+
+
+def _serve_nobody(name: str, state: ServerState) -> Callable[[SeededRandom, float], Plans]:
+    """A server of vLLM that nobody has asked for days: it waits with its model in memory, or sleeps and has left little
+    of it there."""
+
+    def plan(random: SeededRandom, now: float) -> Plans:
+        presence = Lifetimes(2000 * DAY, float(round(now - UNASKED_SECONDS)), 1000 * DAY)
+        program = Program("Deployment", name, "vllm", "VLLM::EngineCore")
+        own = random.child(name)
+        return [whole_gpu(Application(Kind.PARKED, program, *SERVER_TEAM, own, presence, server=state))]
+
+    return plan
+
+
+_wait = _serve_nobody("chat-preview", ServerState.SILENT)
+_sleep = _serve_nobody("chat-nightly", ServerState.ASLEEP)
 KEPT_BUSY_SECONDS, KEPT_BUSY_RATIO = 6 * DAY, 0.8
 
 
@@ -254,13 +273,13 @@ def _show(context: LayoutContext) -> Plans:
 LAYOUTS: tuple[NodeLayout, ...] = (
     NodeLayout(("h100", "h200", "b200", "a100-80gb"), _train(0), draws_model_by_group=True),
     NodeLayout(("h100", "h200", "b200", "a100-80gb"), _train(1), draws_model_by_group=True, demo=(None, _stall)),
-    NodeLayout(("l40s", "l4", "a10"), _serve, demo=(_check_health, _serve_for_another)),
+    NodeLayout(("l40s", "l4", "a10"), _serve, demo=(_check_health, _serve_for_another, _wait)),
     NodeLayout(("a100-40gb", "a100-80gb", "h100", "h200"), _slice),
     NodeLayout(("t4", "l4"), _time_slice),
     NodeLayout(("a100-80gb", "h100", "v100"), _research),
     NodeLayout(("v100", "rtx4090"), _hami),
     NodeLayout(("a10", "l4", "l40s"), _mps),
-    NodeLayout(("h100", "a100-80gb"), _fraction, demo=(_deploy, _keep_busy)),
+    NodeLayout(("h100", "a100-80gb"), _fraction, demo=(_deploy, _keep_busy, _sleep)),
     NodeLayout(("rtx4090", "t4"), _ratio),
 )
 """A fleet uses them in turn; ten consecutive nodes are a group."""
@@ -288,7 +307,8 @@ def default_node(seed: int = 0, *, name: str = "simulated-node") -> SimulatedNod
 def fleet(nodes: int, seed: int = 0, *, demo_at: float | None = None) -> list[SimulatedNode]:
     """A mixed cluster: ten kinds of nodes in turn, some applications spread over several of them.
 
-    With `demo_at`, two more of them in the first group: one that was just deployed, one with health checks only; two in
+    With `demo_at`, two more of them in the first group: one that was just deployed, one with health checks only; two
+    inference servers without requests in the third, of which one sleeps; two in
     the second group: one that holds its GPU for another pod, and one that is kept busy artificially; half of the big
     job there is one that is stalled; and every second node with MIG instances has a DCGM hostengine: an A100 without
     one shows what is unknown then. The stalled job is on H100: they have profiling, and others of them are idle, which

@@ -90,6 +90,9 @@ MEMORY: Mapping[Kind, Range] = {
 }
 """Share of the memory available to it."""
 
+SLEEPING_MEMORY: Range = (0.01, 0.03)
+"""Of an inference server that has moved its model to the memory of the host: its context, and what cannot be moved."""
+
 VARYING_MEMORY: frozenset[Kind] = frozenset({Kind.TRAINING, Kind.NOTEBOOK, Kind.STARVED})
 """Kinds whose memory varies by about a percent; the memory of others is constant."""
 
