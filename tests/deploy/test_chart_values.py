@@ -24,6 +24,7 @@ from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import add_settings_flags, flags_from
 from gpusteward.analyzer.settings.layers import variable_of
 from gpusteward.cli.api.client import Client
+from gpusteward.cli.json_access import Row
 from gpusteward.cli.kubectl.analyzer import find_analyzer
 from gpusteward.core.kinds import OWNERS
 from tests.deploy.conftest import VALUE_SETS
@@ -313,7 +314,7 @@ def test_roles_of_people_name_the_service_as_the_plugin_reaches_it(name: str, re
         if each["kind"] == "Service" and each["metadata"]["name"] == "gpusteward-analyzer"
     ]
     found = find_analyzer(
-        cast("Client", SimpleNamespace(read=lambda _: service)),
+        cast("Client", SimpleNamespace(read=lambda _: Row(service))),
         chosen="gpusteward/gpusteward-analyzer",
         context="",
         namespace="",
