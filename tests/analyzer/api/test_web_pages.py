@@ -145,6 +145,7 @@ def test_the_overview_has_what_is_left_of_all_gpus_from_total_to_effective(ledge
     costs = {name: each["cost_micros"] for name, each in funnel.items()}
     assert (costs["active"], costs["effective"]) == (report["active_cost_micros"], report["effective_cost_micros"])
     assert all(costs[name] == pytest.approx(2_000_000 * hours[name], abs=2000) for name in funnel)
+    assert sum(day["ineffective"] for day in overview["days"]) == pytest.approx(35 / 60, abs=0.001)
 
 
 def test_an_effective_share_of_one_cluster_is_its_own(ledger: LedgerAccess):

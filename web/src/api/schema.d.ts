@@ -1740,6 +1740,11 @@ export interface components {
              */
             readonly idle_cost_micros: number | null;
             /**
+             * Ineffective
+             * @description Of the active ones: their work is shown to be of no use.
+             */
+            readonly ineffective: number;
+            /**
              * Partial
              * @description Whether only a part of the day is recorded.
              */
@@ -2259,6 +2264,8 @@ export interface components {
             readonly cluster: string;
             /** Idle Gpu Ms */
             readonly idle_gpu_ms: readonly number[];
+            /** Ineffective Gpu Ms */
+            readonly ineffective_gpu_ms: readonly number[];
             /** Kind */
             readonly kind: string;
             /** Name */
@@ -3356,6 +3363,11 @@ export interface components {
             readonly idle_cost_micros: number | null;
             /** Idle Gpu Ms */
             readonly idle_gpu_ms: number;
+            /**
+             * Ineffective Gpu Ms
+             * @default 0
+             */
+            readonly ineffective_gpu_ms: number;
             /**
              * Is Partial
              * @default false

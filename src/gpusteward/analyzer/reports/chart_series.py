@@ -19,7 +19,7 @@ from gpusteward.analyzer.reports.ledger_sums.unallocated import select_fleet_row
 from gpusteward.analyzer.reports.report import Point, Range
 from gpusteward.analyzer.reports.report_query import ReportScope
 
-_SUMMED = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "idle_cost")
+_SUMMED = ("allocated_ms", "active_ms", "idle_ms", "unknown_ms", "idle_cost", "ineffective_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ def read_chart(
             unknown_gpu_ms=sums["unknown_ms"],
             unallocated_gpu_ms=None if all_gpus is None else max(0, all_gpus.gpu_ms - all_gpus.held_ms),
             idle_cost_micros=sums["idle_cost"] if has_costs else None,
+            ineffective_gpu_ms=sums["ineffective_ms"],
             is_partial=is_partial(at_ms, at_ms + step_ms, first_ms=covered.first_ms, last_ms=covered.last_ms),
         )
         points.append(point)

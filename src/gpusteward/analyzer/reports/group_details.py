@@ -21,7 +21,7 @@ from gpusteward.analyzer.reports.ledger_sums.period_totals import (
 from gpusteward.analyzer.reports.report import GroupDetail, GroupDetails, GroupWorkload
 from gpusteward.analyzer.reports.report_query import ReportQuery, ReportScope
 
-_TIMES = ("active_ms", "idle_ms", "unknown_ms")
+_TIMES = ("active_ms", "idle_ms", "unknown_ms", "ineffective_ms")
 
 
 @dataclass(slots=True)
@@ -77,6 +77,7 @@ def _make_detail(key: GroupKey, found: _Found, steps: Sequence[int], grouping: G
         active_gpu_ms=[row[0] for row in rows],
         idle_gpu_ms=[row[1] for row in rows],
         unknown_gpu_ms=[row[2] for row in rows],
+        ineffective_gpu_ms=[row[3] for row in rows],
         workloads=found.workloads,
     )
 

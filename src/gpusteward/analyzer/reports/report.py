@@ -127,6 +127,7 @@ class Point:
     unknown_gpu_ms: int
     unallocated_gpu_ms: int | None
     idle_cost_micros: int | None  # None if costs cannot be added
+    ineffective_gpu_ms: int = 0  # part of the active time
     is_partial: bool = False  # recorded only in part: the first or last one of the period, or of the ledger
 
 
@@ -214,6 +215,7 @@ class GroupDetail:
     active_gpu_ms: Sequence[int]  # by step
     idle_gpu_ms: Sequence[int]
     unknown_gpu_ms: Sequence[int]
+    ineffective_gpu_ms: Sequence[int]  # part of the active time
     workloads: Sequence[GroupWorkload]
 
 

@@ -36,6 +36,7 @@ export function DayPanel({ overview }: { overview: Resource<OverviewData> }) {
 
 function readout(day: Day, currency: string): string {
   const words = [texts("days-readout", { day: dayName(day), active: fmt.number(day.active), idle: fmt.number(day.idle) })];
+  if (day.ineffective > 0) words.push(texts("days-ineffective", { ineffective: fmt.number(day.ineffective) }));
   if (day.idle_cost_micros !== null) words.push(texts("days-cost", { money: fmt.money(day.idle_cost_micros, currency) }));
   if (day.partial) words.push(texts("days-partial"));
   return words.join(" · ");
@@ -118,12 +119,13 @@ interface BarProps {
 
 function DayBar({ day, x, width, scale, bottom, isFaded, label }: BarProps) {
   let y = bottom;
-  const parts = (["active", "idle", "unknown"] as const).map((kind) => ({ kind, height: scale(day[kind]) }));
+  const hours = { ...day, effective: day.active - day.ineffective };
+  const parts = (["effective", "ineffective", "idle", "unknown"] as const).map((kind) => ({ kind, height: scale(hours[kind]) }));
   return (
     <g class={isFaded ? "faded" : ""}>
       {parts.map(({ kind, height }) => {
         y -= height;
-        const gap = kind === "active" ? 0 : 2;
+        const gap = kind === "effective" ? 0 : 2;
         return height > gap + 0.5 && <rect key={kind} class={`chart-${kind}`} x={x} y={y} width={width} height={height - gap} rx={Math.min(3, (height - gap) / 2)} />;
       })}
       {label && <text class="chart-text" x={x + width / 2} y={bottom + BOTTOM - 6} text-anchor="middle">{label}</text>}
@@ -138,7 +140,7 @@ function DayTable({ days }: { days: readonly Day[] }) {
       <caption>{texts("days-table")}</caption>
       <tbody>
         {days.map((day) => (
-          <tr key={day.day}><th scope="row">{dayName(day)}</th><td>{texts("days-readout", { day: dayName(day), active: fmt.number(day.active), idle: fmt.number(day.idle) })}</td></tr>
+          <tr key={day.day}><th scope="row">{dayName(day)}</th><td>{texts("days-readout", { day: dayName(day), active: fmt.number(day.active), idle: fmt.number(day.idle) })}{day.ineffective > 0 && ` · ${texts("days-ineffective", { ineffective: fmt.number(day.ineffective) })}`}</td></tr>
         ))}
       </tbody>
     </table></div>

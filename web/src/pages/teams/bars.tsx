@@ -5,7 +5,9 @@ import { texts } from "./texts";
 
 export interface Step {
   readonly at: number;
+  /** Without the ineffective part. */
   readonly active: number;
+  readonly ineffective: number;
   readonly idle: number;
   readonly unknown: number;
 }
@@ -14,10 +16,10 @@ const DAY_MS = 86_400_000;
 const MOST_LABELS = 8;
 /** Less than this of the height cannot be seen. */
 const LEAST_SHOWN = 0.012;
-const PARTS = ["unknown", "idle", "active"] as const;
+const PARTS = ["unknown", "idle", "ineffective", "active"] as const;
 
 export function Bars({ steps, stepMs }: { steps: readonly Step[]; stepMs: number }) {
-  const sum = (step: Step) => step.active + step.idle + step.unknown;
+  const sum = (step: Step) => step.active + step.ineffective + step.idle + step.unknown;
   const ticks = makeTicks(Math.max(...steps.map(sum), 0));
   const top = ticks.at(-1)!;
   const every = Math.ceil(steps.length / MOST_LABELS);
@@ -35,7 +37,7 @@ export function Bars({ steps, stepMs }: { steps: readonly Step[]; stepMs: number
         ))}
         <ol class="bars-steps">
           {steps.map((step) => {
-            const label = `${nameOf(step.at, stepMs)}: ${texts("chart-label", { active: fmt.number(step.active, digits), idle: fmt.number(step.idle, digits) })}`;
+            const label = `${nameOf(step.at, stepMs)}: ${labelOf(step, digits)}`;
             return (
               <li key={step.at} title={label}>
                 <span class="visually-hidden">{label}</span>
@@ -52,6 +54,11 @@ export function Bars({ steps, stepMs }: { steps: readonly Step[]; stepMs: number
       </div>
     </div>
   );
+}
+
+function labelOf({ active, ineffective, idle }: Step, digits: number): string {
+  const amounts = { active: fmt.number(active + ineffective, digits), idle: fmt.number(idle, digits) };
+  return texts("chart-label", amounts) + (ineffective > 0 ? texts("chart-ineffective", { ineffective: fmt.number(ineffective, digits) }) : "");
 }
 
 /** Days of the ledger are days of UTC. */

@@ -134,7 +134,8 @@ function stepsOf(row: Row, details: Details | undefined): readonly Step[] {
   if (!detail || !details) return [];
   return details.at_ms.map((at, index) => ({
     at,
-    active: (detail.active_gpu_ms[index] ?? 0) / HOUR_MS,
+    active: ((detail.active_gpu_ms[index] ?? 0) - (detail.ineffective_gpu_ms[index] ?? 0)) / HOUR_MS,
+    ineffective: (detail.ineffective_gpu_ms[index] ?? 0) / HOUR_MS,
     idle: (detail.idle_gpu_ms[index] ?? 0) / HOUR_MS,
     unknown: (detail.unknown_gpu_ms[index] ?? 0) / HOUR_MS,
   }));
@@ -143,7 +144,8 @@ function stepsOf(row: Row, details: Details | undefined): readonly Step[] {
 function pointsOf(report: Report): readonly Step[] {
   return report.points.map((point) => ({
     at: point.at_ms,
-    active: point.active_gpu_ms / HOUR_MS,
+    active: (point.active_gpu_ms - point.ineffective_gpu_ms) / HOUR_MS,
+    ineffective: point.ineffective_gpu_ms / HOUR_MS,
     idle: point.idle_gpu_ms / HOUR_MS,
     unknown: point.unknown_gpu_ms / HOUR_MS,
   }));

@@ -105,6 +105,7 @@ class DayHours:
     active: float
     idle: float
     unknown: float
+    ineffective: Annotated[float, Field(description="Of the active ones: their work is shown to be of no use.")]
     unallocated: Hours
     idle_cost_micros: Micros
     partial: Annotated[bool, Field(description="Whether only a part of the day is recorded.")]
@@ -266,6 +267,7 @@ def make_day(point: Point) -> DayHours:
         active=active,
         idle=idle,
         unknown=unknown,
+        ineffective=count_gpu_hours(point.ineffective_gpu_ms),
         unallocated=None if point.unallocated_gpu_ms is None else count_gpu_hours(point.unallocated_gpu_ms),
         idle_cost_micros=point.idle_cost_micros,
         partial=point.is_partial,
