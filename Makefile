@@ -47,6 +47,7 @@ bench: .venv/ready web ## measure; results with their commands go to bench/resul
 	$(BIN)/python -m bench.useful
 	$(BIN)/python -m bench.sites
 	$(BIN)/python -m bench.analyzer
+	$(BIN)/python -m bench.requests
 	$(BIN)/python -m bench.sharded
 	$(BIN)/python -m bench.scrape
 	$(BIN)/python -m bench.ledger

@@ -8,14 +8,14 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.measure import print_progress
-from tests.analyzer.engines import find_program, running_prometheus
+from tests.analyzer.engines import Sample, find_program, running_prometheus
 
 STEP = 30
 BLOCK_SECONDS = 7200
@@ -56,11 +56,14 @@ def plan_fleet(gpus: int, *, window_seconds: float, site_gpus: int = 0) -> Fleet
 
 
 @contextmanager
-def run_fleet(folder: Path, gpus: int, *, window_seconds: float) -> Iterator[tuple[Fleet, str]]:
-    """The fleet, and the address of a Prometheus that contains it."""
+def run_fleet(
+    folder: Path, gpus: int, *, window_seconds: float, list_further: Callable[[Fleet], Iterable[Sample]] = lambda _: ()
+) -> Iterator[tuple[Fleet, str]]:
+    """The fleet, and the address of a Prometheus that contains it and further samples, those of a series in a row."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         own, began, fleet = Path(name), time.monotonic(), plan_fleet(gpus, window_seconds=window_seconds)
         write_blocks(fleet, own)
+        _write_further(list_further(fleet), own)
         samples = len(fleet.moments) * gpus * len(SIGNALS) / 1e6
         print_progress(f"  {samples:.1f} million samples in {time.monotonic() - began:.0f} s")
         with running_prometheus(own) as engine:
@@ -102,10 +105,24 @@ def cut_blocks(moments: Iterable[int]) -> Iterator[list[int]]:
     yield from blocks.values()
 
 
+def _write_further(samples: Iterable[Sample], folder: Path) -> None:
+    source = folder / "further.txt"
+    with source.open("w", buffering=1 << 20) as file:
+        file.writelines(f"{name}{labels} {value:g} {at:.0f}\n" for name, labels, value, at in samples)
+        has_some = file.tell() > 0
+        file.write("# EOF\n")
+    if has_some:
+        _make_blocks(source, folder / "data")
+
+
 def _write_block(fleet: Fleet, moments: Sequence[int], data: Path) -> None:
     source = data.parent / f"samples-{moments[0]}.txt"
-    made = data.parent / f"made-{moments[0]}"
     write_samples(source, range(fleet.first, fleet.first + fleet.gpus), moments=moments)
+    _make_blocks(source, data)
+
+
+def _make_blocks(source: Path, data: Path) -> None:
+    made = source.with_suffix(".made")
     command = [find_program("promtool"), "tsdb", "create-blocks-from", "openmetrics", str(source), str(made)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     source.unlink()
