@@ -50,14 +50,9 @@ def list_bars(results: Results) -> list[Bar]:
         bars.append(
             Bar(f"{side}: work reclaimable", "0 windows", _of(work["reclaimable"], work), not work["reclaimable"])
         )
-        bars.append(
-            Bar(
-                f"{side}: what only waits called stalled",
-                "0 windows",
-                _of(waits["stalled"], waits),
-                not waits["stalled"],
-            )
-        )
+        wrong = waits["stalled"] + waits["keep-alive"]
+        promise = f"{side}: what only waits called stalled or keep-alive"
+        bars.append(Bar(promise, "0 windows", _of(wrong, waits), not wrong))
         for key, is_meant in (("idle", signals.shows), ("reclaimable", signals.proves)):
             rested = sum((one.rested for one in found if is_meant(one.scene)), Counter[str]())
             if rested:

@@ -268,6 +268,15 @@ KEEP_ALIVE_HELD = Message(
     "自 {since} 起利用率一直恒定在 {mean:.1%}（包括夜间），功率和显存不变，只有一个进程，且 Pod 一天内没有读写："
     "疑似人为占卡。",
 )
+MAY_HANG = Message(
+    "At {mean:.0%} in every sample since {since}, through the night, at {power:.0f} W, which shows no computing, with "
+    "one process and constant memory, while its pods neither read nor wrote for a day: a kernel that waits or never "
+    "ends, or a load that only keeps the GPU busy. Look at the process before you ask its owner: py-spy dump --pid PID "
+    "in the container.",
+    "自 {since} 起每次采样利用率都是 {mean:.0%}（包括夜间），功率 {power:.0f} W，看不出在计算，只有一个进程，显存不变，"
+    "且 Pod 一天内没有读写：可能是一直等待或永不结束的 kernel，也可能只是让 GPU 保持繁忙。询问负责人之前请先查看进程："
+    "在容器内执行 py-spy dump --pid PID。",
+)
 STALLED_SERVER = Message(
     "Requests run in every sample ({running:.0f} or more), and no token came within {minutes:.0f} "
     "{minutes:|minute|minutes}: it has probably frozen.",

@@ -149,6 +149,49 @@ def test_a_script_that_holds_a_level_for_a_day_is_found_whatever_level_and_kerne
     assert "through the night" in text
 
 
+def hung(watts: float, **other: float) -> Windows:
+    """One kernel that never ends."""
+    row = gpu(1.0, watts) | signal(Measure.CORE, 1.0, spread=0.0) | STILL
+    return lambda _: row | {(Measure(name), stat): value for name, value in other.items() for stat in Stat}
+
+
+def test_one_gpu_whose_kernel_may_never_end_is_not_called_keep_alive_and_its_hours_are_ineffective():
+    verdicts = judge_windows(hung(130.0))
+    assert names(verdicts) == [Signature.STEADY]
+    assert {STEPS[code] for code in verdicts.step} == {Step.NOTICE}
+    assert verdicts.ineffective_since.tolist() == pytest.approx([AT - HOURS * 3600])
+    text = "\n".join(explain_row(verdicts, 0, rules=RULES))
+    assert "At 100% in every sample" in text
+    assert "a kernel that waits or never ends, or a load that only keeps the GPU busy" in text
+    assert "artificial" not in text
+    assert np.isnan(judge_windows(hung(130.0), hours=11).ineffective_since).all()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [hung(420.0), hung(130.0, memory_copy_ratio=0.2), hung(130.0, tensor_ratio=0.1), hung(130.0, dram_ratio=0.3)],
+    ids=["power of work", "memory copies", "tensor cores", "DRAM"],
+)
+def test_100_per_cent_that_computes_for_a_day_is_an_artificial_load(row: Windows):
+    assert names(judge_windows(row)) == [Signature.KEEP_ALIVE]
+
+
+def test_ranks_of_a_server_that_wait_for_a_day_are_not_called_keep_alive():
+    def waits(_: int) -> Stats:
+        return gpu(0.99, 140.0) | signal(Measure.CORE, 0.99, 1.0, spread=0.002) | STILL
+
+    alone, ranks = held_by(1), held_by(2)
+    for number, one in enumerate(ranks):
+        container = replace(one.container, workload=Workload("Deployment", "team", "server"))
+        ranks[number] = replace(one, container=container)
+    assert names(judge_windows(waits, waits, held=ranks)) == [Signature.STEADY] * 2
+    assert names(judge_windows(waits, held=alone)) == [Signature.KEEP_ALIVE]
+
+
+def test_burn_in_at_100_per_cent_is_effective():
+    assert np.isnan(judge_windows(hung(130.0), rules=with_rule(exempt_nodes=["node-0"])).ineffective_since).all()
+
+
 HALF = SCRIPTS[0]
 
 

@@ -347,6 +347,12 @@ def requester(chance: Chance, board: Board) -> list[Phase]:
     return [Phase(Truth.WORKS, EVER, [use], **quiet(chance))]
 
 
+def never_ends(chance: Chance, board: Board) -> list[Phase]:
+    """As on H100, H200 and B300: 100 % at little power. Nobody keeps it busy."""
+    (use,) = waiting(chance, board, 1)
+    return [Phase(Truth.WAITS, EVER, [use._replace(core=1.0, spread=0.0)], 0.5, draw(chance, (10, 120)))]
+
+
 def pair(*, asleep: bool = False) -> Make:
     """The same where both name each other. What the launcher does is the work of the requester; while it does nothing,
     only it knows whether it is needed."""
@@ -510,6 +516,7 @@ SCENES = (
     _script("GPUSitter", (0.97, 1.0), (0.1, 0.4), (400, 690), (70, 72)),
     _script("GPUSitter on 8 cards", (0.1, 0.19), (0.02, 0.1), (130, 250), (70, 72), count=8),
     _script("keep_alive.py", (0.97, 1.0), (0.0, 0.02), (115, 180), (0.5, 1)),
+    Scene("a kernel that never ends: one GPU", "Pod", never_ends, is_long=True),
     Scene("idle: hold_gpu.py", "Deployment", idle(memory=72 * GIB)),
     Scene("idle: empty notebook", "Notebook", idle(memory=0.0, processes=0)),
     Scene("idle: no requests", "Deployment", idle(server=Server()), is_long=True),

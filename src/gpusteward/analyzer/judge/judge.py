@@ -132,10 +132,12 @@ def _find_highest_steps(evidence: Evidence, signature: Codes) -> Codes:
 
 
 def _find_ineffective_since(evidence: Evidence, signature: Codes) -> Column:
-    """Since the freeze began, or the level of a keep-alive that is proven. One that is only suspected is effective."""
+    """Since the freeze began, or the level of a keep-alive that is proven, or of what may be a kernel that never ends
+    instead. A keep-alive that is only suspected is effective."""
     codes = map(SIGNATURES.index, (Signature.STALLED, Signature.KEEP_ALIVE, Signature.NO_REQUESTS))
     is_stalled, is_held, is_silent = (signature == code for code in codes)
-    held_since = np.where(is_held & evidence.level.is_proven, evidence.level.since, np.nan)
+    is_proven = (is_held & evidence.level.is_proven) | evidence.level.may_hang
+    held_since = np.where(is_proven, evidence.level.since, np.nan)
     return np.where(is_stalled | (is_silent & evidence.has(Activity.ACTIVE)), evidence.freeze.since, held_since)
 
 

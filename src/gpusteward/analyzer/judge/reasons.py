@@ -280,6 +280,8 @@ def explain_signature(verdicts: VerdictTable, row: int, *, rules: Rules, usage: 
         return Reason(texts.KEEP_ALIVE_HELD, values)
     if signature is Signature.NO_REQUESTS and not np.isnan(since):
         return Reason(texts.NO_REQUESTS_SPINNING, values)
+    if signature is Signature.STEADY and not np.isnan(since):
+        return Reason(texts.MAY_HANG, values | {"power": stats.get((Measure.POWER, Stat.MEAN))})
     if signature is Signature.STARTING and not is_young:
         return Reason(texts.STARTING_LOADS)
     if signature is Signature.PARKED and stats.get((Measure.PROCESSES, Stat.PEAK)) == 0:

@@ -104,7 +104,7 @@ def is_keep_alive(evidence: Evidence, rules: ActiveRules) -> Mask:
     """Suspected by a low level without memory traffic, or proven at any level with witnesses."""
     lasts_long = evidence.table.at - evidence.streak.since >= rules.keep_alive.least_seconds
     is_suspected = lasts_long & ~_has_level_of_blips(evidence, rules) & ~works_on_host(evidence, rules.keep_alive)
-    found = evidence.activities.worked & (is_suspected | evidence.level.is_proven)
+    found = evidence.activities.worked & (is_suspected | (evidence.level.is_proven & ~evidence.level.may_hang))
     return found & ~is_exempt(evidence, found, rules.keep_alive)
 
 

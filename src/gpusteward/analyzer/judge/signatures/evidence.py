@@ -48,6 +48,7 @@ class HeldLevel:
     ratio: Column  # share of time with work in the first of them
     watts: Column  # and mean power
     is_proven: Mask  # for so long, and with such witnesses, that it is artificial
+    may_hang: Mask  # or else a kernel that never ends, for all that is known
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ class Evidence:
     growth: MemoryGrowth = MemoryGrowth(np.empty(0), np.empty(0))
     spinning_watts: Column = field(default_factory=lambda: np.empty(0))  # the highest of a stalled GPU; NaN: not known
     freeze: Freeze = Freeze(np.empty(0), np.empty(0), np.empty(0, dtype=bool))
-    level: HeldLevel = HeldLevel(np.empty(0), np.empty(0), np.empty(0), np.empty(0, dtype=bool))
+    level: HeldLevel = HeldLevel(
+        np.empty(0), np.empty(0), np.empty(0), np.empty(0, dtype=bool), np.empty(0, dtype=bool)
+    )
 
     def has(self, activity: Activity) -> Mask:
         return np.equal(self.activities.codes, ACTIVITIES.index(activity))

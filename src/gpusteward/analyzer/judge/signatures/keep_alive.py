@@ -14,9 +14,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpusteward.analyzer.judge.activity import ActivityRule
-from gpusteward.analyzer.judge.allocation_columns import Mask
+from gpusteward.analyzer.judge.allocation_columns import Mask, find_owners
 from gpusteward.analyzer.judge.signatures.evidence import Evidence, HeldLevel
-from gpusteward.analyzer.judge.signatures.stalled import shows_traffic
+from gpusteward.analyzer.judge.signatures.stalled import StalledRule, find_highest_watts, shows_traffic
+from gpusteward.analyzer.judge.valid_values import first_known
 from gpusteward.analyzer.setting_values import read_zone
 from gpusteward.analyzer.tables import Column
 from gpusteward.core.usages import Measure, Stat
@@ -92,6 +93,8 @@ class KeepAliveRule(BaseModel):
     level_ratio: ClassVar[float] = 0.02
     """How far the mean of a window may be from the level: two steps of NVML. A checkpoint of 15 s in ten minutes is
     more."""
+    full_ratio: ClassVar[float] = 0.995
+    """Core utilization that NVML rounds to 100 %: in every sample, that may be one kernel."""
     power_ratio: ClassVar[float] = 0.05
     """The same of its power. The temperature of a day changes the power of a constant load by less."""
 
@@ -103,18 +106,21 @@ def find_held_level(evidence: Evidence, rule: KeepAliveRule, *, time_zone: str) 
     is_constant = _is_constant(evidence, rule)
     if not is_constant.any():
         nothing = np.full(len(table), np.nan)
-        return HeldLevel(nothing, nothing, nothing, is_constant)
+        return HeldLevel(nothing, nothing, nothing, is_constant, is_constant)
     begins = np.fmax(table.at - table.window_seconds, table.started_at)
     level, watts = evidence.stat(Measure.CORE, Stat.MEAN), evidence.stat(Measure.POWER, Stat.MEAN)
     is_near = np.abs(level - past.constant_ratio) <= rule.level_ratio
     is_near &= np.abs(watts - past.constant_watts) <= rule.power_ratio * past.constant_watts
     continues = (past.seen_at >= begins) & is_near & ~(evidence.growth.grew_at > past.constant_since)
     since = np.where(is_constant, np.where(continues, past.constant_since, begins), np.nan)
+    is_proven = _is_long(since, table.at, rule, time_zone=time_zone) & _is_still_on_host(evidence, rule)
+    is_proven &= ~is_exempt(evidence, is_proven, rule)
     return HeldLevel(
         since,
         np.where(is_constant, np.where(continues, past.constant_ratio, level), np.nan),
         np.where(is_constant, np.where(continues, past.constant_watts, watts), np.nan),
-        _is_long(since, table.at, rule, time_zone=time_zone) & _is_still_on_host(evidence, rule),
+        is_proven,
+        _may_hang(evidence, is_proven, rule),
     )
 
 
@@ -129,6 +135,25 @@ def _is_constant(evidence: Evidence, rule: KeepAliveRule) -> Mask:
     is_constant: Mask = held - used <= rule.memory_swing_ratio * held
     found: Mask = works & is_alone & is_seen & is_constant & ~moves
     return found
+
+
+def _may_hang(evidence: Evidence, is_proven: Mask, rule: KeepAliveRule) -> Mask:
+    """A kernel runs in every sample, and nothing shows that it computes: power at the level of a GPU that waits, no
+    Tensor Cores, no memory traffic. Of one GPU nothing tells a kernel that never ends from a small one. The GPUs of a
+    workload with several may be ranks that wait for each other, or for a request."""
+    if not is_proven.any():
+        return is_proven
+    mean, spread = evidence.stat(Measure.CORE, Stat.MEAN), evidence.stat(Measure.CORE, Stat.SPREAD)
+    lowest = mean - spread * np.sqrt(np.fmax(evidence.samples - 1, 0))
+    draws_more = evidence.stat(Measure.POWER, Stat.MEAN) > find_highest_watts(evidence)
+    moves = first_known(*(evidence.stat(each, Stat.MEAN) for each in (Measure.DRAM, Measure.MEMORY_COPY)))
+    computes = evidence.stat(Measure.TENSOR, Stat.PEAK) > StalledRule.tensor_ratio
+    allocations = evidence.table.allocations
+    _, codes = find_owners([each.container for each in allocations])
+    gpus = {(code, one.gpu_uuid) for code, one in zip(codes.tolist(), allocations, strict=True)}
+    has_others = np.bincount([code for code, _ in gpus])[codes] > 1
+    least = np.where(has_others, StalledRule.lowest_ratio, rule.full_ratio)
+    return is_proven & (lowest >= least) & ~draws_more & ~(moves >= ActivityRule.dram_floor_ratio) & ~computes
 
 
 def _is_long(since: Column, at: float, rule: KeepAliveRule, *, time_zone: str) -> Mask:

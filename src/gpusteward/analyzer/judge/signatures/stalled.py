@@ -263,10 +263,14 @@ def _compare_power(evidence: Evidence, is_busy: Mask, rule: StalledRule) -> tupl
     if len(rows := np.flatnonzero(is_busy & ~np.isnan(excess))):
         _, codes = find_owners([allocations[row].container for row in rows.tolist()])
         of_gang[rows] = (np.bincount(codes, weights=excess[rows]) / np.bincount(codes))[codes]
-    # Before the loaded idle power is known, what a working GPU draws is known by the typical idle power.
-    idle = evidence.capacities.idle_watts
-    highest = first_known(evidence.spinning_watts + swing, idle + ActivityRule.power_ratio * (limit - idle))
+    highest = first_known(evidence.spinning_watts + swing, find_highest_watts(evidence))
     return is_flat & (excess <= swing) & (of_gang <= 0), mean > highest
+
+
+def find_highest_watts(evidence: Evidence) -> Column:
+    """Power above it is that of a working GPU; where the loaded idle power is not known, by the typical idle power."""
+    idle, limit = evidence.capacities.idle_watts, evidence.capacities.power_limit_watts
+    return first_known(evidence.spinning_watts, idle + ActivityRule.power_ratio * (limit - idle))
 
 
 def _mean_watts(evidence: Evidence) -> Column:
