@@ -24,7 +24,7 @@ export function Headline({ data, hasLinks = true }: { data: OverviewData; hasLin
       <div class="headline">
         <div>
           <h1>{sentence(data, counts["idle"]!, total)}</h1>
-          <p class="headline-cost">{costSentence(data)} {potentialSentence(data)}</p>
+          <p class="headline-cost">{costSentence(data)} {potentialSentence(data, hasLinks)}</p>
           <BusyLine data={data} hasLinks={hasLinks} />
           <ReclaimLine hasLinks={hasLinks} />
         </div>
@@ -64,12 +64,14 @@ function costSentence({ waste, currency }: OverviewData) {
   return [...amount, texts(key, { percent: fmt.percent(Math.abs(change), Math.abs(change) < 0.1 ? 0 : undefined), days })];
 }
 
-function potentialSentence({ potential }: OverviewData) {
+function potentialSentence({ potential }: OverviewData, hasLinks: boolean) {
   const { workloads, gpus, cost_micros_per_hour: cost } = potential;
   if (!workloads || gpus < 0.1) return null;
   const count = gpus >= 2 ? Math.round(gpus) : gpus;
   const key = workloads === 1 ? "potential-one" : "potential";
-  return texts(cost === null ? `${key}-unpriced` : key, { workloads, gpus: fmt.gpus(count) });
+  const sentence = texts(cost === null ? `${key}-unpriced` : key, { workloads, gpus: fmt.gpus(count) });
+  // The GPUs of the first rows of this list add up to the number.
+  return hasLinks ? <a href={linkTo("workloads", [], { q: "verdict:idle", sort: cost === null ? "-gpus" : "-rate", columns: "workload,user,gpus,signature,idle,rate" })}>{sentence}</a> : sentence;
 }
 
 /** What looks busy but is not, and what it costs per hour; and who works but waits for data. A wall has no links. */
