@@ -197,6 +197,17 @@ def test_the_counters_that_are_scraped_are_kept_for_minutes_and_for_a_day(second
     assert len(values) < 50, "however often it is scraped"
 
 
+@pytest.mark.parametrize("offset", [0.0, 100.0, 299.0])
+def test_half_an_hour_that_was_still_has_nothing_of_the_work_before_it(offset: float):
+    """Else a job that stands still would be called so half an hour late. Ten minutes are read in full."""
+    hosts, stopped = HostCounters(), AT - 1800
+    for at in np.arange(AT - 7200 - offset, AT + 1, 30.0).tolist():
+        written = 1e9 + 5e6 * min(at, stopped) - 5e6 * (AT - 8000)
+        hosts.add("one", agent_page(at, {WEB: (at - AT + 1e6, written, 1e6)}), at, admits=everybody)
+    assert hosts.read(["one"], ("team", "web-0"), AT, seconds=1800)[1] == 0
+    assert hosts.read(["one"], ("team", "web-0"), stopped + 560, seconds=600)[1] > 0
+
+
 def test_of_a_day_as_much_counts_as_was_seen_and_work_of_the_last_hour_is_not_lost():
     hosts = HostCounters()
     for at in np.arange(AT - 13 * 3600, AT + 1, 60.0).tolist():

@@ -18,6 +18,9 @@ from gpusteward.core import metrics
 DENSE_STEP, DENSE_SECONDS = 300.0, 3600.0
 STEP, KEEP_SECONDS = 3600.0, 27 * 3600.0
 """The judge looks back 25 hours, to a value that is an hour older at most."""
+MOST_LEFT_OUT = 6
+"""A sixth of the time that is asked for: five minutes of the half hour of a stall, nothing of the ten minutes of
+reclaim."""
 MOST_PODS_OF_TARGET = 1000
 """A kubelet has 110 pods by default, 250 in OpenShift."""
 MOST_PODS = 20_000
@@ -100,12 +103,15 @@ def _append(values: _Values, line: NDArray[np.float64]) -> _Values:
 
 
 def _measure(values: _Values, at: float, *, seconds: float) -> NDArray[np.float64]:
-    """Growth per second of each counter since the last line before the window, or the first one that is kept."""
+    """Growth per second of each counter since the last line before the window, or the first one that is kept. Since the
+    first line in the window, if that leaves out little of it: what came before is none of the question."""
     lines = values[values[:, 0] <= at]
     rates = np.full(len(_SIGNALS), np.nan)
     if not len(lines) or lines[-1, 0] < at - LOOK_BACK_SECONDS:
         return rates  # its pod has ended
-    lines = lines[max(0, int(np.searchsorted(lines[:, 0], at - seconds, side="right")) - 1) :]
+    begin = max(0, int(np.searchsorted(lines[:, 0], at - seconds, side="right")) - 1)
+    left_out = lines[begin + 1, 0] - (at - seconds) if begin + 1 < len(lines) else np.inf
+    lines = lines[begin + (left_out <= DENSE_STEP <= seconds / MOST_LEFT_OUT) :]
     for column in range(len(_SIGNALS)):
         counter = lines[:, column + 1]
         known = lines[~np.isnan(counter)]
