@@ -82,7 +82,9 @@ def render_page(results: Results, seeds: Sequence[int]) -> str:
         "## Truly idle: reclaimable, by class\n",
         _render_classes(results),
         "Gauges prove nothing. The video engines of a MIG instance may work unseen, except where its decoders are "
-        "profiled (DCGM on Hopper and newer) or it has none, which the agent knows.\n",
+        "profiled (DCGM on Hopper and newer) or it has none, which the agent knows. What waits and is reclaimable "
+        "below is the holder of a pair of pods whose launcher sleeps: DCGM does not know the other pod, and reclaim "
+        "refuses the holder by its label.\n",
     ]
     for (signals, way), found in results.items():
         rows = [
