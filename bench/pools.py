@@ -53,7 +53,7 @@ def simulate(
 ) -> Run:
     """`demand`, `wanted`: replicas that have work, and that somebody wants, at each sample. `start`: seconds until a
     replica that was given back is ready."""
-    first, times = int(since // MINUTE), since + step * np.arange(len(demand))
+    first, times = int(since // MINUTE), since + step * np.arange(1, len(demand) + 1)  # a sample ends its interval
     counts = np.full((3, int(times[-1] // MINUTE) - first + 1), UNKNOWN, np.int16)
     lowered, next_at, before = 0, since + phase, int(wanted[0])
     starting: list[float] = []  # when they are ready
@@ -65,12 +65,13 @@ def simulate(
         ready = max(0, replicas - lowered - len(starting))
         unmet += need - min(need, ready)
         saved += lowered * step
-        minute = int(at // MINUTE) - first
+        minute = int((at - 1e-6) // MINUTE) - first
         counts[:, minute] = max(int(counts[0, minute]), min(need, ready)), ready, replicas
         if at < next_at:
             continue
         next_at += cycle * (1 + (at - next_at) // cycle)
-        begin, end = max(0, minute + 1 - LONGEST_MINUTES), minute + 1
+        end = int(at // MINUTE) - first  # the present minute is not over
+        begin = max(0, end - LONGEST_MINUTES)
         known = PoolMinutes(first + begin, *counts[:, begin:end], start_seconds=start or None)
         surplus = decide_pool(known, rule, cycle_seconds=cycle).surplus
         if surplus != lowered:

@@ -81,7 +81,7 @@ def _list_defaults() -> Iterator[Sequence[str]]:
         values = [getattr(fields, name) for fields in DEFAULTS.values()]
         if any(value is not None for value in values) and not any(isinstance(each, BaseModel) for each in values):
             yield f"`{name}`", *(_show(_time(name, value)) for value in values)
-    yield "`keep`", *("" if each.keep is None else "window 2h, headroom 1.25" for each in DEFAULTS.values())
+    yield "`keep`", *("careful or keen" if each is WorkloadClass.SERVING else "" for each in DEFAULTS)
 
 
 def _time(name: str, value: object) -> object:

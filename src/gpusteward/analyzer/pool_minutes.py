@@ -1,6 +1,7 @@
 """What the replicas of a pool did in each minute: what the ledger keeps, and what the pool rule reads."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ class PoolMinutes:
     wanted: Counts  # also those that are lowered at the moment
     gpus: float = 1.0  # of one replica
     start_seconds: float | None = None  # from creation to Ready; None: not known
+    worked_at: Mapping[str, float] = field(default_factory=dict)  # the last work of each replica that is there now
 
     def __len__(self) -> int:
         return len(self.active)
@@ -57,6 +59,12 @@ class PoolMinutes:
             ready=np.concatenate((self.ready, gap, later.ready)),
             wanted=np.concatenate((self.wanted, gap, later.wanted)),
         )
+
+
+RAISED_SECONDS = 1800.0
+"""A replica that was given back this short a time ago starts because of us, and not because of more work."""
+_NONE = np.empty(0, np.int16)
+NO_MINUTES = PoolMinutes(0, _NONE, _NONE, _NONE)
 
 
 class ManagedPool(NamedTuple):

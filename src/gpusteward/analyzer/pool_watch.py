@@ -10,7 +10,7 @@ read is not known, and of a pool that is not known nothing is given back.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,14 +19,22 @@ from numpy.typing import NDArray
 from gpusteward.analyzer.judge.activity import ActivityRule, find_floor, find_highest
 from gpusteward.analyzer.judge.requests import UNUSED_RATIO
 from gpusteward.analyzer.judge.valid_values import HIGHEST_RATIO
-from gpusteward.analyzer.pool_minutes import LONGEST_MINUTES, MINUTE, UNKNOWN, Counts, ManagedPool, PoolMinutes
+from gpusteward.analyzer.pool_minutes import (
+    LONGEST_MINUTES,
+    MINUTE,
+    RAISED_SECONDS,
+    UNKNOWN,
+    Counts,
+    ManagedPool,
+    PoolMinutes,
+)
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
-from gpusteward.analyzer.tables import SIGNATURES
+from gpusteward.analyzer.tables import PROOFS, SIGNATURES
 from gpusteward.core.kinds import POOL_KINDS
 from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.usages import AllocationKey, Measure
-from gpusteward.core.verdicts import Signature
+from gpusteward.core.verdicts import Proof, Signature
 
 MOST_POOLS = 200
 MOST_ALLOCATIONS = 5000
@@ -34,14 +42,12 @@ MOST_ALLOCATIONS = 5000
 BATCH = 500
 """Allocations that are read together: their samples are counted, and forgotten, before the next ones."""
 LONGEST_READ_SECONDS = 1800.0
-"""Back from the end of a cycle; what is before it and was not read is not known."""
+"""Back from the end of a cycle, or two intervals of it; what is before that and was not read is not known."""
 LONGEST_STEP_SECONDS = 63.0
 """Between two samples: a minute, and the jitter of a scrape. With fewer samples, replicas that worked one after another
 would look as if they had worked at once, or not at all."""
 LEAST_GAP_SECONDS = 120.0
 """Between two samples of a pod: two may be missing."""
-RAISED_SECONDS = 1800.0
-"""A replica that was given back this short a time ago starts because of us, and not because of more work."""
 _HIGHEST_BLANK = 1e6
 """As in the last look at usage: a ratio above it is a value that DCGM does not have."""
 
@@ -81,7 +87,9 @@ class PoolWatch:
         for key, minutes in counted.items():
             before = self._known.get(key)
             joined = minutes if before is None else before.append(minutes)
-            self._known[key] = joined.slice(max(least, joined.first), joined.end)
+            worked = {} if before is None else {each: before.worked_at.get(each, 0.0) for each in minutes.worked_at}
+            latest = {each: max(at, worked.get(each, 0.0)) for each, at in minutes.worked_at.items()}
+            self._known[key] = replace(joined.slice(max(least, joined.first), joined.end), worked_at=latest)
         self._known = {key: each for key, each in self._known.items() if each.end > least}
         self._held = {pool.key: pool.allocations for pool in pools}
         return {pool.key: self._known[pool.key] for pool in pools if pool.key in self._known}
@@ -92,7 +100,8 @@ class PoolWatch:
         """Of pods that are gone since the last cycle too: they may have worked until then."""
         assert self._known is not None
         rule, at = result.settings.judge.activity, result.at
-        begins = [_find_begin(self._known.get(pool.key), at) for pool in pools]
+        longest = max(LONGEST_READ_SECONDS, 2.0 * result.settings.scheduler.interval)
+        begins = [_find_begin(self._known.get(pool.key), at - longest) for pool in pools]
         read = [tuple(dict.fromkeys((*pool.allocations, *self._held.get(pool.key, ())))) for pool in pools]
         seconds = at - min(begins) * MINUTE + 2 * LEAST_GAP_SECONDS
         charts = iter(self._source.read_work([one for each in read for one in each], at, seconds=seconds))
@@ -113,6 +122,7 @@ class _Pool:
     key: WorkloadKey
     allocations: tuple[AllocationKey, ...]
     starting: frozenset[str]  # replicas
+    sampled: frozenset[str]  # replicas that no signal measures without gaps
     silent: frozenset[str]  # pods whose servers prove that there was no request
     gpus: float  # of one replica
 
@@ -136,7 +146,8 @@ def _choose_pools(result: Result, managed: Mapping[WorkloadKey, ManagedPool]) ->
         for one in verdicts.usage.servers
         if one.is_silent and not one.has_demand
     }
-    starting, left, count = SIGNATURES.index(Signature.STARTING), MOST_ALLOCATIONS, 0
+    starting, integrated = SIGNATURES.index(Signature.STARTING), PROOFS.index(Proof.INTEGRATED)
+    left, count = MOST_ALLOCATIONS, 0
     for number in numbers:
         key, rows = table.keys[number], table.rows(number)
         allocations = tuple(verdicts.usage.allocations[row] for row in rows.tolist())
@@ -151,6 +162,7 @@ def _choose_pools(result: Result, managed: Mapping[WorkloadKey, ManagedPool]) ->
             frozenset(
                 name_replica(key, one.container.pod) for row, one in pairs if verdicts.signature[row] == starting
             ),
+            frozenset(name_replica(key, one.container.pod) for row, one in pairs if verdicts.proof[row] != integrated),
             frozenset(one.pod for one in containers if (one.namespace, one.pod, one.cluster) in silent),
             float(table.gpus[number]) / len(replicas),
         )
@@ -167,9 +179,9 @@ def _make_batches(pools: Sequence[_Pool]) -> Iterator[list[_Pool]]:
         yield batch
 
 
-def _find_begin(known: PoolMinutes | None, at: float) -> int:
+def _find_begin(known: PoolMinutes | None, since: float) -> int:
     """The first minute to read."""
-    earliest = int((at - LONGEST_READ_SECONDS) // MINUTE) + 1
+    earliest = int(since // MINUTE) + 1
     return earliest if known is None else max(known.end, earliest)
 
 
@@ -207,9 +219,11 @@ def count_replicas(
     is_known = np.ones(count, np.bool_)
     for replica, parts in seen.items():
         if not all(map(len, parts)):
-            if replica in held:  # it holds GPUs, and what it does is not measured
-                is_known[:] = False
+            # It holds GPUs, and what it does is not measured, unless it has just begun.
+            is_known &= replica not in held or at - born.get(replica, 0.0) <= most_gap
             continue
+        if replica in pool.sampled and replica not in pool.starting:
+            is_known[:] = False  # between two samples it may have worked
         is_there, is_measured = grid.find_presence(parts, most_gap=most_gap, at=at, is_held=replica in held)
         is_known &= is_measured
         is_starting = replica in pool.starting
@@ -219,9 +233,13 @@ def count_replicas(
         present += is_there
         ready += np.zeros(count, np.bool_) if is_starting else is_there
         active += works
-    return _sum_up(
+    found = _sum_up(
         grid, begin, end, active=active, ready=ready, present=present, is_known=is_known, about=(pool, managed)
     )
+    worked_at = {
+        replica: max((float(each.max()) for each in work[replica] if len(each)), default=0.0) for replica in held
+    }
+    return replace(found, worked_at=worked_at)
 
 
 def _is_raised(started_at: float, managed: ManagedPool, at: float) -> bool:

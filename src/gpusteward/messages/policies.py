@@ -39,6 +39,10 @@ NOT_A_POLICY_FILE = Message(
 )
 WRITE_FIELD = Message("{value} cannot be used: {reason}", "不能使用 {value}：{reason}")
 
+NOT_A_KEEP_RULE = Message(
+    "must be one of {names}, or numbers such as {{window: 90m, headroom: 1.25}}",
+    "必须是 {names} 之一，或一组数值，例如 {{window: 90m, headroom: 1.25}}",
+)
 BAD_KEEP = Message(
     "annotation {name}: {value} is neither true, false nor a date such as 2027-01-31; the workload is kept until it is"
     " corrected",

@@ -28,6 +28,12 @@ SURPLUS = Message(
     "surplus replicas: {count} of {replicas}, kept: {keep}",
     "{replicas} 个副本中有 {count} 个多余：保留 {keep} 个",
 )
+NO_POOL = Message("it is no pool", "不是副本池")
+LASTED = Message("there have been surplus replicas for {minutes:.0f} min", "已有 {minutes:.0f} 分钟存在多余的副本")
+NOT_LASTED = Message(
+    "there have been surplus replicas for {minutes:.0f} of {patience:.0f} min",
+    "存在多余的副本 {minutes:.0f} 分钟，需要 {patience:.0f} 分钟",
+)
 NO_SURPLUS = Message(
     "no replica is surplus; kept: {keep} of {replicas}", "没有多余的副本：{replicas} 个中保留 {keep} 个"
 )
@@ -335,9 +341,7 @@ PODS_REPLACED = Message(
     "its pods are others by now: they were not warned about", "其 Pod 已不是之前的那些：没有就它们发出过警告"
 )
 SPELL_ENDED = Message("work came back", "已恢复工作")
-NEEDED_AGAIN = Message(
-    "all kept replicas ({keep}) are busy: the others are given back", "保留的 {keep} 个副本都在工作：归还其余副本"
-)
+NEEDED_AGAIN = Message("{keep} replicas are needed: they are given back", "需要 {keep} 个副本：归还缺少的副本")
 
 # What people ask for.
 NO_SUCH_ACTION = Message("there is no action {action}", "没有操作 {action}")

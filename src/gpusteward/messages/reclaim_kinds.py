@@ -118,6 +118,6 @@ NOT_A_POOL = Message(
 NO_RUNNING_JOB = Message("no Job of the CronJob has pods with GPUs", "该 CronJob 没有占用 GPU 的 Job")
 VOLCANO_NOT_RUNNING = Message("the phase of the job is {phase}", "作业的阶段为 {phase}")
 POOL_SCALED_BY_OTHERS = Message(
-    "an autoscaler (HPA or KEDA) scales it: its replicas are not lowered, since they would be set back",
-    "由自动伸缩器（HPA 或 KEDA）伸缩：不降低其副本数，否则会被改回",
+    "{kind} {name} scales it: its replicas are not lowered, since they would be set back",
+    "由 {kind} {name} 伸缩：不降低其副本数，否则会被改回",
 )

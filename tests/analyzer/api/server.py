@@ -34,6 +34,7 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.snoozes import Snooze
 from gpusteward.analyzer.notify.outbox.records import Delivery
 from gpusteward.analyzer.pipeline import CycleStats
+from gpusteward.analyzer.pool_minutes import PoolMinutes
 from gpusteward.analyzer.reclaim.lending import LendableGpus
 from gpusteward.analyzer.reports.report import Charge, EndedWorkload, GroupDetails, Report
 from gpusteward.analyzer.reports.report_query import EndedQuery, ReportQuery
@@ -234,6 +235,11 @@ class FakeLedger:
     @property
     def lendable(self) -> Sequence[LendableGpus]:
         return ()
+
+    def read_pools(
+        self, since: float, *, visible: VisibleNamespaces | None = None
+    ) -> Mapping[WorkloadKey, PoolMinutes]:
+        return {}
 
     def read_spells(self, since: float, *, visible: VisibleNamespaces | None) -> SpellTable:
         return self.spells

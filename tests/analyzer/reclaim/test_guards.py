@@ -30,8 +30,9 @@ from gpusteward.analyzer.reclaim.execution.changes import Inspection, describe_f
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Warned
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.permission import Mode
-from gpusteward.analyzer.reclaim.plan import OtherPod, Outcome
+from gpusteward.analyzer.reclaim.plan import Asker, OtherPod, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import Hours, Limits, Policy, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.pool_rule import CAREFUL
 from gpusteward.analyzer.settings.reclaim import HostSettings
 from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.usage.query_results import PodKey
@@ -105,6 +106,10 @@ SAYS_NO: dict[str, tuple[dict[str, object], Outcome]] = {
     "idle": ({"activity": Activity.ACTIVE, "idle_gpus": 7}, Outcome.NOTHING),
     "policy": ({"policy": replace(POLICY, action=ReclaimAction.NOTIFY)}, Outcome.NOTHING),
     "signature": ({"signature": Signature.HUNG, "highest_step": Step.NOTICE}, Outcome.REFUSE),
+    "patience": (
+        {"pool": Pool(6, 4, 2), "policy": replace(POLICY, is_pool=True, keep=CAREFUL)},
+        Outcome.WAIT,
+    ),
     "proof": ({"proof": Proof.SAMPLED}, Outcome.REFUSE),
     "coverage": ({"coverage": 0.89}, Outcome.REFUSE),
     "owner": ({"workload": replace(DUE.workload, evidence=OwnerEvidence.DERIVED)}, Outcome.REFUSE),
@@ -177,7 +182,7 @@ def test_work_of_all_pods_together_on_their_hosts_refuses(signals: tuple[tuple[f
     [answer] = decide(facts).failed
     assert (answer.guard, decide(facts).outcome) == ("host", Outcome.REFUSE)
     assert answer.reason.en == f"its pods work on their hosts (means over 10 min): {words}"
-    assert list_objections(ask_all(facts)), "also where a person asks for it"
+    assert list_objections(ask_all(facts), Asker.OPERATOR), "also where a person asks for it"
 
 
 def test_unknown_signals_of_hosts_do_not_refuse_and_are_named() -> None:
@@ -293,15 +298,19 @@ def test_limits_of_the_namespace_and_of_the_hour() -> None:
 
 
 def test_a_person_may_skip_time_and_nothing_else() -> None:
-    skipped = {name for name, (changes, _) in SAYS_NO.items() if not list_objections(ask_all(DUE._replace(**changes)))}  # type: ignore[arg-type]
+    skipped = {
+        name
+        for name, (changes, _) in SAYS_NO.items()
+        if not list_objections(ask_all(DUE._replace(**changes)), Asker.OPERATOR)  # type: ignore[arg-type]
+    }
     assert skipped == {
         *("policy", "cool_down", "window", "no_requests", "chance", "quiet_hours", "warned", "working_hours"),
-        *("pressure", "budget"),
+        *("pressure", "budget", "patience"),
     }
 
 
 def test_a_pool_without_surplus_is_left_alone() -> None:
-    assert failed(DUE._replace(pool=Pool(6, 4))) == []
+    assert failed(DUE._replace(pool=Pool(6, 4, 2, has_lasted=True))) == []
     assert decide(DUE._replace(pool=Pool(4, 4))).outcome is Outcome.NOTHING
 
 
@@ -397,7 +406,7 @@ def test_new_pods_are_seen_for_the_first_time() -> None:
     for at, pods in enumerate([{"a"}, {"a"}, {"a", "b"}, {"a", "b"}, {"b"}, {"c"}]):
         verdict = DUE._replace(proof=Proof.SAMPLED if at == 0 else Proof.INTEGRATED)
         names = tuple(PodId(pod, "") for pod in pods)
-        seen.update([ReclaimWorkload(0, key, (), (), names, frozenset(), verdict, verdict)], at=float(at))
+        seen.update([ReclaimWorkload(0, key, (), (), names, verdict, verdict)], at=float(at))
         assert (seen.find(key).cycles, seen.find(key).sampled_at) == ([1, 2, 1, 2, 3, 1][at], 0.0)
 
 

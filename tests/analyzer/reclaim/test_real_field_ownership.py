@@ -6,11 +6,11 @@ import pytest
 
 from gpusteward.analyzer.reclaim.cluster import DELETION_COST
 from gpusteward.analyzer.reclaim.execution.journal import ActionState
-from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.pool_rule import KeepRule
 from gpusteward.kubernetes.writes import FIELD_MANAGER
 from tests.analyzer.reclaim.custom_kinds import add_pods, custom, define
 from tests.analyzer.reclaim.test_real_recovery import Killed, Killer
-from tests.analyzer.reclaim.world import World, suspend_policy
+from tests.analyzer.reclaim.world import World, pool_policy
 from tests.analyzer.sources.owners.test_real_owners import make_job, make_set
 from tests.kubernetes.cluster import Cluster, Json, path_of, wait_for
 
@@ -116,9 +116,7 @@ def test_never_owns_the_deletion_costs_of_pods(world: World, node: str) -> None:
     item["spec"]["replicas"] = 6
     world.kubernetes.apply(item)
     pods = world.kubernetes.wait_for_pods(world.namespace, 6)
-    world.policies.policy = suspend_policy(
-        action=ReclaimAction.SCALE_TO_KEEP, keep=KeepRule(3600.0, 1.25), grace_seconds=600.0
-    )
+    world.policies.policy = pool_policy(KeepRule(3600.0, headroom=1.25, patience_seconds=600.0))
     world.put_to_work(sorted(each["metadata"]["name"] for each in pods)[:2])
     found: list[Json] = []
     world.on_step = lambda step, _action: (

@@ -9,11 +9,11 @@ import pytest
 from gpusteward.analyzer.reclaim.execution.executor import COSTS
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, ReclaimError
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION, DELETION_COST
-from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.pool_rule import KeepRule
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies
 from gpusteward.core.errors import SourceError
 from tests.analyzer.reclaim.test_real_prohibitions import patch, read_replicas, start
-from tests.analyzer.reclaim.world import World, read_rules, suspend_policy
+from tests.analyzer.reclaim.world import World, pool_policy, read_rules
 from tests.analyzer.usage_tables import working
 from tests.kubernetes.cluster import Json, path_of, wait_for
 
@@ -145,9 +145,7 @@ def start_pool(world: World) -> tuple[Json, list[str]]:
     """Six replicas, of which two work: four are kept."""
     item = start(world, "pool", replicas=6)
     names = sorted(each["metadata"]["name"] for each in world.kubernetes.wait_for_pods(world.namespace, 6))
-    world.policies.policy = suspend_policy(
-        action=ReclaimAction.SCALE_TO_KEEP, keep=KeepRule(3600.0, 1.25), grace_seconds=600.0
-    )
+    world.policies.policy = pool_policy(KeepRule(3600.0, headroom=1.25, patience_seconds=600.0))
     world.put_to_work(names[:2])
     return item, names
 

@@ -18,9 +18,10 @@ from bench.report import render_head, render_table
 from gpusteward.analyzer.reclaim.execution.journal import ActionState
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
 from gpusteward.analyzer.reclaim.kinds.refusals import STOPPED
-from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.pool_rule import KeepRule
 from tests.analyzer.reclaim.custom_kinds import add_pods, create, custom, define, reference_to, run_controller
-from tests.analyzer.reclaim.world import World, suspend_policy
+from tests.analyzer.reclaim.world import World, pool_policy, suspend_policy
 from tests.analyzer.sources.owners.test_real_owners import make_job, make_set
 from tests.analyzer.usage_tables import working
 from tests.documents import ROOT
@@ -287,9 +288,7 @@ def test_surplus_replicas_of_a_pool_go_the_longest_idle_first_and_come_back_when
     item["spec"]["replicas"] = 6
     [created] = world.kubernetes.apply(item)
     names = sorted(each["metadata"]["name"] for each in world.kubernetes.wait_for_pods(world.namespace, 6))
-    world.policies.policy = suspend_policy(
-        action=ReclaimAction.SCALE_TO_KEEP, keep=KeepRule(3600.0, 1.25), grace_seconds=600.0
-    )
+    world.policies.policy = pool_policy(KeepRule(3600.0, headroom=1.25, patience_seconds=600.0))
     world.put_to_work(names[:2])  # at most two of six at once: ceil(2.5) + 1 = 4 are kept
     for _ in range(16):
         world.cycle()
@@ -307,7 +306,7 @@ def test_surplus_replicas_of_a_pool_go_the_longest_idle_first_and_come_back_when
     [restored] = world.list_actions()
     assert (restored.state, restored.error) == (ActionState.RESTORED, "")
     assert [step.note.en for step in restored.steps if step.state is ActionState.RESTORING] == [
-        "all kept replicas (4) are busy: the others are given back"
+        "6 replicas are needed: they are given back"
     ]
 
 
@@ -325,9 +324,7 @@ def test_a_pool_that_an_autoscaler_scales_is_left_alone(world: World, node: str)
         {"scaleTargetRef": target, "minReplicas": 6, "maxReplicas": 6},
     )
     world.kubernetes.apply(autoscaler)
-    world.policies.policy = suspend_policy(
-        action=ReclaimAction.SCALE_TO_KEEP, keep=KeepRule(3600.0, 1.25), grace_seconds=600.0
-    )
+    world.policies.policy = pool_policy(KeepRule(3600.0, headroom=1.25, patience_seconds=600.0))
     world.put_to_work(names[:2])
     for _ in range(16):
         world.cycle()

@@ -11,11 +11,11 @@ import pytest
 from gpusteward.analyzer.reclaim.execution.journal import ActionState, ReclaimError
 from gpusteward.analyzer.reclaim.kinds.objects import DELETION_COST
 from gpusteward.analyzer.reclaim.plan import Outcome
-from gpusteward.analyzer.reclaim.policies.policy import KeepRule, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
 from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.kubernetes.writes import ApiWriter, ForbiddenError
 from tests.analyzer.reclaim.test_real_prohibitions import expect_nothing, read_replicas, start
-from tests.analyzer.reclaim.world import World, suspend_policy
+from tests.analyzer.reclaim.world import World, pool_policy, suspend_policy
 from tests.deploy.helm import CHART, Helm
 from tests.kubernetes.cluster import Account, Cluster, Json, path_of, pod, wait_for
 
@@ -95,8 +95,7 @@ def test_never_outside_of_the_namespaces_of_the_setting_whatever_the_rights_allo
 def test_never_a_pool_outside_of_the_namespaces_of_the_setting(world: World, node: str) -> None:
     """Its objects are not even read."""
     item = start(world, "pool", replicas=3)
-    keep = KeepRule(window_seconds=600.0, headroom=1.0)
-    world.policies.policy = suspend_policy(action=ReclaimAction.SCALE_TO_KEEP, keep=keep, window_seconds=600.0)
+    world.policies.policy = pool_policy()
     world.put_to_work([each["metadata"]["name"] for each in world.kubernetes.list_pods(world.namespace)][:1])
     reclaim = world.settings.reclaim.model_copy(update={"namespaces": ["vision"]})
     world.settings = world.settings.model_copy(update={"reclaim": reclaim})
@@ -122,8 +121,7 @@ def test_with_the_roles_of_the_chart_it_suspends_and_restores_without_a_403(limi
 
 def test_with_the_roles_of_the_chart_it_evicts_and_lowers_a_pool_without_a_403(limited: Limited, node: str) -> None:
     item = start(limited, "pool", replicas=3)
-    keep = KeepRule(window_seconds=600.0, headroom=1.0)
-    pool = suspend_policy(action=ReclaimAction.SCALE_TO_KEEP, keep=keep, window_seconds=600.0)
+    pool = pool_policy()
     limited.policies.policy = pool
     limited.put_to_work([each["metadata"]["name"] for each in limited.kubernetes.list_pods(limited.namespace)][:1])
     for _ in range(14):

@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.pools import DAY, DAYS, MONDAY, REPLICAS, bursts, crowd, office, simulate, wave
 from gpusteward.analyzer.judge.resumption import HALF_HOUR, PastSpells, count_chance
+from gpusteward.analyzer.pool_minutes import PoolMinutes
 from gpusteward.analyzer.reclaim.policies.file import read_hours
-from gpusteward.analyzer.reclaim.policies.policy import Hours, KeepRule, Policy, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.policy import Hours, Policy, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.pool_rule import KEEN, KeepRule, choose_preset, decide_pool
 from gpusteward.analyzer.reclaim.replay.intervals import PastChances, find_intervals
-from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, follow_pool, iter_pool_activity
+from gpusteward.analyzer.reclaim.replay.pools import follow_pool
 from gpusteward.analyzer.reclaim.replay.replay import replay
 from gpusteward.analyzer.spell_table import ENDS, STILL_IDLE
 from gpusteward.core.idle_spells import SpellEnd
@@ -173,68 +176,76 @@ def told(intervals, chosen, *, now, age):
     return count_chance(past, age=age, horizon=HALF_HOUR, now=now, of="workload").probability
 
 
-@pytest.mark.parametrize(
-    ("most", "headroom", "keep"), [(0, 1.25, 1), (4, 1.25, 6), (5, 1.25, 8), (8, 1.0, 9), (20, 1.2, 25)]
-)
-def test_a_pool_keeps_what_it_needs_and_one_more(most, headroom, keep):
-    assert KeepRule(7200, headroom).compute_keep(most) == keep
+QUICK = KeepRule(window_seconds=1800.0, patience_seconds=600.0)
 
 
-def pool(counts: list[int], *, pods: int) -> PoolActivity:
-    """A number of active pods for each half hour."""
-    at = np.arange(len(counts)) * HALF_HOUR
-    return PoolActivity(at, np.array(counts), np.full(len(counts), pods), 1.0)
+def pool(counts: list[int], *, replicas: int = 10) -> PoolMinutes:
+    """A number of active replicas for each ten minutes."""
+    active = np.repeat(np.array(counts, np.int16), 10)
+    wanted = np.full(len(active), replicas, np.int16)
+    return PoolMinutes(0, active, wanted, wanted)
 
 
-def test_surplus_is_given_back_after_the_window_and_the_grace_and_needed_again():
-    rule = KeepRule(HOUR, 1.0)
-    found = follow_pool(pool([10, 2, 2, 2, 2, 2, 2, 6, 6, 2], pods=10), rule, grace=HALF_HOUR, until=5 * HOUR)
+def test_surplus_is_given_back_after_window_and_patience_and_needed_again():
+    found = follow_pool(pool([10, 2, 2, 2, 2, 2, 2, 3, 3, 3, 2, 2]), QUICK)
     first, *_ = sorted(found.releases, key=lambda each: (each.at, each.until))
-    assert first.at / HOUR == pytest.approx(2.0, abs=0.1)  # the ten of the first half hour have left the window
+    assert first.at == 50 * 60  # the ten of the first minutes have left the window, and ten minutes of patience
     assert sum(each.replicas for each in found.releases if each.at == first.at) == 7  # keep 3 of 10
     needed = [each for each in found.releases if each.was_needed]
-    assert sum(each.replicas for each in needed) == 4  # keep 7
-    assert all(each.until / HOUR == pytest.approx(3.5, abs=0.1) for each in needed)
-    assert found.unmet_seconds > 0  # six were needed where three were left
-    later = follow_pool(
-        pool([10, 2, 2, 2, 2, 2, 2, 6, 6, 2], pods=10), rule, grace=HALF_HOUR, since=4.5 * HOUR, until=5 * HOUR
-    )
-    assert later.unmet_seconds == 0, "before the period"
+    assert {each.until for each in needed} == {75 * 60}, "all three that are left were busy: nobody knows how much more"
+    assert sum(each.replicas for each in needed) == 7
+    assert found.unmet_seconds == 0
+    assert follow_pool(pool([10, 2, 2, 2, 2, 2, 2, 6, 6, 2]), QUICK).unmet_seconds == 5 * 60 * 3
+    assert follow_pool(pool([10, 2, 2, 2, 2, 2, 2, 6, 6, 2]), QUICK, since=4800.0).unmet_seconds == 0
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.integers(8, 12))
-def test_a_pool_never_gives_back_more_than_it_has_and_every_replica_once(counts, pods):
-    until = len(counts) * HALF_HOUR
-    found = follow_pool(pool(counts, pods=pods), KeepRule(HOUR, 1.0), grace=0, until=until)
-    for at in np.arange(0, until, 300.0):
-        given_back = sum(each.replicas for each in found.releases if each.at <= at < each.until)
-        assert 0 <= given_back <= pods - 1
+@given(st.lists(st.integers(-1, 8), min_size=1, max_size=200), st.integers(8, 12), st.sampled_from([QUICK, KEEN, None]))
+def test_a_replay_is_what_the_rule_says_cycle_by_cycle_of_what_it_has_left(counts, replicas, keep):
+    """The same as calling the plan's function in every cycle with what could be seen then."""
+    minutes = pool(counts, replicas=replicas)
+    seen, lowered, released = replace_counts(minutes), 0, []
+    for minute in range(len(minutes)):
+        if minute and minute % 5 == 0:
+            known = seen.slice(0, minute)
+            lowered = decide_pool(known, keep or choose_preset(replicas), cycle_seconds=300.0).surplus
+        seen.active[minute] = min(seen.active[minute], replicas - lowered)
+        seen.ready[minute] = replicas - lowered
+        released.append(lowered)
+    found = follow_pool(minutes, keep)
+    for minute, count in enumerate(released):
+        at = minute * 60.0
+        assert sum(each.replicas for each in found.releases if each.at <= at < each.until) == count
     assert all(each.until > each.at for each in found.releases)
 
 
-def test_a_pod_with_two_gpus_is_active_while_one_of_them_is():
-    spells = [
-        spell(1, 5, key=POOL, allocation=1, pod="a"),
-        spell(2, 6, key=POOL, allocation=2, pod="a"),
-        spell(0, None, key=POOL, allocation=3, pod="b"),
-    ]
-    table = table_of(spells, at=10)
-    ((_, found),) = iter_pool_activity(table, find_intervals(table, table.held.pod), np.array([0]))
-    assert [found.most_active(hour * HOUR, hour * HOUR + 1) for hour in (0.5, 1.5, 3, 5.5)] == [1, 1, 0, 1]
-    assert found.gpus_per_pod == 1.5
+def replace_counts(minutes: PoolMinutes) -> PoolMinutes:
+    return changed(minutes, active=minutes.active.copy(), ready=minutes.ready.copy())
+
+
+@pytest.mark.parametrize("make", [wave, office, crowd, bursts])
+def test_a_replay_saves_what_the_closed_loop_saves(make):
+    demand, wanted = make(np.random.default_rng(1)), np.full(DAYS * DAY, REPLICAS)
+    counts = [np.array(each, np.int16) for each in (demand, wanted, wanted)]
+    found = follow_pool(PoolMinutes(int(MONDAY // 60), *counts), KEEN)
+    run = simulate(demand, wanted, KEEN, step=60.0, since=MONDAY)
+    saved = sum((each.until - each.at) * each.replicas for each in found.releases) / HOUR
+    assert saved == pytest.approx(run.saved_hours, rel=0.01)
+    assert found.unmet_seconds / 60 / demand.sum() == pytest.approx(run.unmet, abs=0.0002)
 
 
 def test_a_pool_in_a_replay_releases_replicas_and_not_the_workload():
-    spells = [spell(0, None, key=POOL, allocation=number) for number in range(8)]
-    spells += [spell(0.5, None, key=POOL, allocation=number) for number in range(8, 10)]
+    spells = [spell(0, None, key=POOL, allocation=number) for number in range(10)]
     table = table_of(spells, at=24, held=[(POOL, 10, "busy")])
-    policy = changed(SUSPEND, action=ReclaimAction.SCALE_TO_KEEP, keep=KeepRule(7200, 1.25), grace_seconds=600.0)
-    found = run(table, policy)
-    assert found.policy.releases == 8  # of eleven, one is active: three stay
+    policy = changed(SUSPEND, action=ReclaimAction.SCALE_TO_KEEP, is_pool=True, grace_seconds=600.0)
+    assert run(table, policy).policy.releases == 0, "what its replicas did is not known"
+    minutes = changed(pool([1] * 144, replicas=11), gpus=2.0)
+    found = run(table, policy, pools={POOL: minutes})
+    assert found.policy.releases == 9  # of eleven, one is active: two stay
     assert found.policy.regretted == 0
-    assert found.policy.gpu_hours == pytest.approx(8 * 21.5, rel=0.02)
+    assert found.policy.gpu_hours == pytest.approx(2 * 9 * 21, rel=0.01)
     assert [each.window_seconds / 60 for each in found.frontier][:3] == [30, 45, 60]
+    assert {each.gpu_hours for each in found.frontier} == {found.policy.gpu_hours}, "its window is that of the rule"
 
 
 def test_still_idle_is_no_end():

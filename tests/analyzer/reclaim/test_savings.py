@@ -34,6 +34,13 @@ def test_it_ends_with_the_restore_and_begins_with_the_period():
     assert measure(restored, since=AT + 1.5 * HOUR) is None
 
 
+def test_a_pool_that_has_moved_saves_what_it_gave_back_at_each_time():
+    earlier = [[AT, AT + HOUR / 2, 8.0], [AT + HOUR / 2, AT + HOUR, 4.0]]
+    moved = replace(DONE, gpus=1.0, evidence={**DONE.evidence, "earlier": earlier, "gpus_since": AT + HOUR})
+    assert measure(moved) == Saving(4.0 + 2.0 + 1.0, 21_000_000, True)
+    assert measure(moved, since=AT + HOUR / 2) == Saving(2.0 + 1.0, 9_000_000, True)
+
+
 def test_without_a_price_there_is_no_amount():
     unknown = replace(DONE, evidence={"allocations": [{"model": "H100"}, {"model": "new"}]})
     assert measure(unknown) == Saving(4.0, None, True)

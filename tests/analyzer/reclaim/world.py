@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
@@ -24,6 +24,8 @@ from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.database.db_engine import open_engine
 from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
+from gpusteward.analyzer.pool_minutes import PoolMinutes
+from gpusteward.analyzer.pool_watch import PoolWatch
 from gpusteward.analyzer.reclaim.cluster import Cluster as ReclaimCluster
 from gpusteward.analyzer.reclaim.cluster import count_gpus
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
@@ -35,6 +37,7 @@ from gpusteward.analyzer.reclaim.permission import ActorLease, Switch
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.file import PolicyFile
 from gpusteward.analyzer.reclaim.policies.policy import Policy, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.pool_rule import KeepRule
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata
 from gpusteward.analyzer.reclaim.reclaimer import Reclaimer
 from gpusteward.analyzer.results import Result
@@ -42,11 +45,11 @@ from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.owners.cluster_owners import ClusterOwners
 from gpusteward.analyzer.sources.usage.query_results import PodKey
-from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
 from gpusteward.analyzer.tables import ServerPod, UsageTable
 from gpusteward.core.errors import SourceError
 from gpusteward.core.kinds import OWNERS, WorkloadClass
-from gpusteward.core.node.containers import Container
+from gpusteward.core.node.containers import Container, WorkloadKey
 from gpusteward.core.usages import AllocationKey, Measure, Stat
 from gpusteward.kubernetes.writes import ApiWriter
 from tests.analyzer.usage_tables import resting, table_of, working
@@ -88,6 +91,13 @@ def suspend_policy(**fields: Any) -> Policy:
         "grace_seconds": 1800.0,
     }
     return Policy(**defaults | fields)
+
+
+def pool_policy(keep: KeepRule | None = None, **fields: Any) -> Policy:
+    """The most that were active in ten minutes and one more; a surplus waits for ten minutes."""
+    keep = keep or KeepRule(window_seconds=600.0, patience_seconds=600.0)
+    defaults: dict[str, Any] = {"action": ReclaimAction.SCALE_TO_KEEP, "is_pool": True, "grace_seconds": 600.0}
+    return suspend_policy(keep=keep, **defaults | fields)
 
 
 class FixedPolicies(WatchedPolicies):
@@ -148,6 +158,7 @@ class FakeSource:
 
     namespace: str = ""
     working: set[str] = field(default_factory=set)  # names of pods
+    find_row: Callable[[str], Row] = lambda _pod: EMPTY  # what the GPUs of a pod do
     age_seconds: float = 10.0  # of the newest sample
     step_seconds: float = 15.0  # the scrape interval
     on_read: Callable[[], None] = lambda: None  # called before the answer
@@ -174,6 +185,9 @@ class FakeSource:
     def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
         self.reads.append([one.container.pod for one in allocations])
         self.on_read()
+        return self.make_charts(allocations, at, seconds=seconds)
+
+    def make_charts(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
         newest, count = at - self.age_seconds, int(seconds / self.step_seconds)
         times = [newest - self.step_seconds * number for number in reversed(range(count))]
         busy = {} if self.busy is None else {Measure.BUSY: [(time, self.busy) for time in times]}
@@ -181,10 +195,30 @@ class FakeSource:
         return [
             Chart(
                 one,
-                {Measure.CORE: [(time, 0.7 if one.container.pod in self.working else core) for time in times]} | busy,
+                {Measure.CORE: [(time, 0.7 if self._works(one.container.pod) else core) for time in times]} | busy,
             )
             for one in allocations
         ]
+
+    def _works(self, pod: str) -> bool:
+        return pod in self.working or self.find_row(pod).get((Measure.CORE, Stat.PEAK), 0.0) > 0
+
+
+@dataclass
+class PoolSamples:
+    """The same samples, as a cycle reads them of pools."""
+
+    source: FakeSource
+    seen_at: Mapping[str, float]  # by name of the pod: a pod that is gone has no later samples
+
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
+        charts = self.source.make_charts(allocations, at, seconds=seconds)
+        return [self._cut(chart, self.seen_at.get(chart.allocation.container.pod, at)) for chart in charts]
+
+    def _cut(self, chart: Chart, until: float) -> Chart:
+        return replace(
+            chart, lines={name: [each for each in line if each[0] <= until] for name, line in chart.lines.items()}
+        )
 
 
 class World:
@@ -211,6 +245,7 @@ class World:
         self.settings = self.make_settings(mode)
         self.rows: dict[str, Row] = {}  # by pod name, or by pod name and number of the GPU: what it does
         self.other_row: Row = EMPTY  # what all others do
+        self.source.find_row = lambda pod: self.rows.get(pod, self.rows.get(f"{pod}/0", self.other_row))
         self.empty = EMPTY
         self.hidden: set[str] = set()  # pods on nodes without an exporter
         self.reported_claims = 0  # GPUs of ResourceClaims that are reported for each pod with claims
@@ -224,6 +259,8 @@ class World:
         self.on_step = on_step
         self.history: VerdictHistory | None = VerdictHistory()
         self.result: Result | None = None
+        self.seen_at: dict[str, float] = {}  # by pod name
+        self.minutes: dict[WorkloadKey, PoolMinutes] = {}  # what the ledger has of pools
         self.decided_at = 0.0  # by the monotonic clock: when the cycle that acted began
         self.reclaimer = self.start()
 
@@ -257,6 +294,11 @@ class World:
                 on_step=self.on_step,
             ),
         )
+        self.watch = PoolWatch(
+            cast(UsageSource, PoolSamples(self.source, self.seen_at)),
+            read_managed=self.reclaimer.list_pools,
+            read_minutes=lambda _since: self.minutes,
+        )
         return self.reclaimer
 
     def judge(self) -> Result:
@@ -266,7 +308,8 @@ class World:
         verdicts, self.history = judge(table, self.settings.rules, self.history, now=self.now)
         workloads = judge_workloads(verdicts, self.settings.rules)
         number = 1 if self.result is None else self.result.number + 1
-        self.result = Result(number, self.now, 0.1, self.settings, verdicts, workloads)
+        result = Result(number, self.now, 0.1, self.settings, verdicts, workloads)
+        self.result = replace(result, pools=self.watch.update(result))
         return self.result
 
     def read_usage(self) -> UsageTable:
@@ -275,6 +318,7 @@ class World:
             each for each in self.kubernetes.list_pods(self.namespace) if each["status"].get("phase") == "Running"
         )
         pods = [each for each in running if each["metadata"]["name"] not in self.hidden]
+        self.seen_at |= {each["metadata"]["name"]: self.now for each in pods}
         allocations, rows = [], []
         for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"])):
             about = pod["metadata"]

@@ -6,20 +6,30 @@ leads the ledger: only the Lease is needed, so that two analyzers do not work on
 
 from collections.abc import Sequence
 
-from gpusteward.analyzer.reclaim.cluster import PodId, Reading, count_gpus
+from gpusteward.analyzer.reclaim.cluster import Reading, count_gpus
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.past import PastActions, find_end
-from gpusteward.analyzer.reclaim.decisions.workloads import ReclaimWorkload, WorkloadFinder
-from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
-from gpusteward.analyzer.reclaim.execution.journal import RESTORABLE_STATES, Action, ActionState, ReclaimError
+from gpusteward.analyzer.reclaim.decisions.workloads import ReclaimWorkload
+from gpusteward.analyzer.reclaim.execution.executor import RULE, Executor
+from gpusteward.analyzer.reclaim.execution.journal import (
+    RESTORABLE_STATES,
+    SELF,
+    Action,
+    ActionState,
+    ReclaimError,
+    read_keep,
+    read_original,
+)
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.policies.policy import ReclaimAction
+from gpusteward.analyzer.reclaim.policies.pool_rule import KeepRule, decide_pool
 from gpusteward.analyzer.results import Result
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.messages import Message
+from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.logs import Log
 from gpusteward.messages import reclaim as messages
 
@@ -42,9 +52,10 @@ class OpenActions:
     ) -> None:
         self._journal, self._lease, self._clock = components.journal, components.lease, components.clock
         self._executor, self._notices = executor, notices
+        self.restored_at: dict[WorkloadKey, float] = {}  # pools: their replicas start because of us
         self._looked_at: set[str] = set()  # actions put back whose object, read in this cycle, has not changed
 
-    def continue_all(self, finder: WorkloadFinder, reading: Reading, result: Result) -> list[Action]:
+    def continue_all(self, reading: Reading, result: Result) -> list[Action]:
         """What earlier cycles, or an earlier process, have left open; as it is then."""
         mode = Mode(result.settings.reclaim.mode)
         self._looked_at.clear()
@@ -58,7 +69,7 @@ class OpenActions:
                 elif action.state in (ActionState.ACTING, ActionState.RESTORING) and may_write:
                     self._executor.recover(action)
                 elif action.state in RESTORABLE_STATES:
-                    self._watch(action, reading, finder, may_write=may_write)
+                    self._watch(action, reading, result, may_write=may_write)
             except (SourceError, ReclaimError) as error:  # costs this action only
                 log.warning("action_not_continued", action=action.id, state=action.state.value, reason=error)
         given_back = {action.id for action in found}  # in this cycle: its pods were read before that
@@ -98,14 +109,16 @@ class OpenActions:
                 action, action.state, at=self._clock(), note=messages.WARNING_DELIVERED, warnings=warnings
             )
 
-    def _watch(self, action: Action, reading: Reading, finder: WorkloadFinder, *, may_write: bool) -> None:
+    def _watch(self, action: Action, reading: Reading, result: Result, *, may_write: bool) -> None:
         """Whether the pods of an action are gone, and whether somebody has changed its object back."""
         if may_write and self._executor.find_revert(action) is not None:
             return
         now = self._clock()
-        if action.action is ReclaimAction.SCALE_TO_KEEP and may_write and self._is_needed(action, reading, finder):
-            self._executor.restore(action, by=SELF, note=messages.NEEDED_AGAIN.fill(keep=_read_keep(action)))
-            return
+        if action.action is ReclaimAction.SCALE_TO_KEEP and may_write:
+            before = self._journal.writes
+            self._give_back(action, result)
+            if self._journal.writes != before:
+                return
         if action.state is ActionState.VERIFIED and now - (action.acted_at or now) < MARKED_SECONDS:
             self._journal.mark_spells(action)
         if action.state is not ActionState.ACTED:
@@ -115,7 +128,9 @@ class OpenActions:
             if may_write:  # takes deletion costs off
                 self._executor.verify(action)
             return
-        is_late = now - (action.acted_at or now) >= VERIFY_SECONDS and not any(pod.is_deleted for pod in remaining)
+        is_late = now - max(action.acted_at or now, action.begun_at) >= VERIFY_SECONDS and not any(
+            pod.is_deleted for pod in remaining
+        )
         if is_late and may_write and action.action is not ReclaimAction.EVICT:
             note = messages.NO_EFFECT.fill(minutes=VERIFY_SECONDS / 60)
             self._executor.restore(action, by=SELF, note=note, has_failed=True)
@@ -128,18 +143,23 @@ class OpenActions:
             acted_on = {one.get("pod_uid") for one in action.evidence.get("allocations", ())}
             is_cron = action.workload.kind == "CronJob"  # its next Job is none of our business
             return [pod for pod in pods if not is_cron or pod.uid in acted_on]
-        return pods[_read_keep(action) :]
+        return pods[read_keep(action) :]
 
-    def _is_needed(self, action: Action, reading: Reading, finder: WorkloadFinder) -> bool:
-        """All replicas that are left are at work: the others are given back. Which pods these are, the API server says:
-        giving back depends neither on the name of the cluster nor on an owner that can be read."""
-        assert action.target is not None
-        working = finder.list_working_pods(action.workload.namespace)
-        if not working:
-            return False
-        pods = reading.list_pods_below(action.workload.namespace, [action.uid, action.target.uid])
-        at_work = sum(not working.isdisjoint({PodId(pod.name, pod.uid), PodId(pod.name, "")}) for pod in pods)
-        return at_work >= _read_keep(action)
+    def _give_back(self, action: Action, result: Result) -> None:
+        """What a lowered pool needs again, by the rule that has lowered it: in this cycle, in every mode, whatever the
+        switch says. Of a pool whose replicas are not known all of them."""
+        minutes = result.pools.get(action.workload)
+        if minutes is None:  # not read in this cycle
+            return
+        wanted, running = read_original(action), read_keep(action)
+        rule = KeepRule(**action.evidence.get(RULE, {}))
+        found = decide_pool(minutes, rule, cycle_seconds=float(result.settings.scheduler.interval))
+        needed = wanted if found.wanted != wanted else found.remaining
+        if needed >= wanted:
+            self._executor.restore(action, by=SELF, note=messages.NEEDED_AGAIN.fill(keep=wanted))
+            self.restored_at[action.workload] = self._clock()
+        elif needed > running:
+            self._executor.raise_pool(action, needed, note=messages.NEEDED_AGAIN.fill(keep=needed))
 
     def end_spells(self, workloads: Sequence[ReclaimWorkload], past: PastActions) -> None:
         """Warnings of a workload that is not idle any more, or of an earlier spell, are over. Where a write was begun,

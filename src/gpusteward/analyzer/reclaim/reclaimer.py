@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from gpusteward.analyzer.pool_minutes import ManagedPool
+from gpusteward.analyzer.pool_minutes import RAISED_SECONDS, ManagedPool
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.assessment import Assessor, ReclaimCycle, decide_all
 from gpusteward.analyzer.reclaim.decisions.decide import (
@@ -34,10 +34,18 @@ from gpusteward.analyzer.reclaim.decisions.decide import (
 )
 from gpusteward.analyzer.reclaim.decisions.guards import ask_all
 from gpusteward.analyzer.reclaim.decisions.host_use import HostSignal
-from gpusteward.analyzer.reclaim.decisions.workloads import ReclaimWorkload, WorkloadFinder
+from gpusteward.analyzer.reclaim.decisions.workloads import QUIET_SECONDS, ReclaimWorkload, WorkloadFinder
 from gpusteward.analyzer.reclaim.execution.changes import make_undo_command
-from gpusteward.analyzer.reclaim.execution.executor import SELF, Executor
-from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, ReclaimError, make_action_id
+from gpusteward.analyzer.reclaim.execution.executor import Executor
+from gpusteward.analyzer.reclaim.execution.journal import (
+    GPUS_SINCE,
+    SELF,
+    Action,
+    ActionState,
+    ReclaimError,
+    make_action_id,
+    read_original,
+)
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.open_actions import OpenActions
@@ -149,7 +157,7 @@ class Reclaimer:
             return
         try:
             reading = self._assessor.open_reading(result)
-            self._count_suspended(self._open_actions.continue_all(WorkloadFinder(result), reading, result))
+            self._count_suspended(self._open_actions.continue_all(reading, result))
         finally:
             self._lease.release()
 
@@ -227,6 +235,8 @@ class Reclaimer:
                     raise ReclaimError(messages.NOT_DONE_YET, action=action_id, seconds=seconds)
                 if not action.is_open:
                     raise ReclaimError(messages.NOT_RESTORABLE, action=action_id, state=action.state.value)
+                if action.action is ReclaimAction.SCALE_TO_KEEP:
+                    self._open_actions.restored_at[action.workload] = self._now()
                 return self._executor.restore(action, by=by)
             except SourceError as error:  # a right is missing, or the API server is away
                 raise ReclaimError(
@@ -248,11 +258,16 @@ class Reclaimer:
         return self._switch.read()
 
     def list_pools(self) -> Mapping[WorkloadKey, ManagedPool]:
-        """Those that are lowered at the moment. Raises SourceError."""
+        """Those that are lowered at the moment, or were restored a short time ago. Raises SourceError."""
+        now, restored = self._now(), self._open_actions.restored_at
+        for key in [key for key, at in restored.items() if now - at > RAISED_SECONDS]:
+            del restored[key]
+        find_start = self._assessor.start_times.find
+        pools = {key: ManagedPool(None, at, find_start(key)) for key, at in restored.items()}
         if not self._journal.has_open():
-            return {}
-        return {
-            each.workload: ManagedPool(int(next(iter(each.original.values()))))
+            return pools
+        return pools | {
+            each.workload: ManagedPool(read_original(each), each.evidence.get(GPUS_SINCE), find_start(each.workload))
             for each in self._journal.list_open()
             if each.is_open and each.action is ReclaimAction.SCALE_TO_KEEP
         }
@@ -291,12 +306,12 @@ class Reclaimer:
         self._components.policies.poll()
         if self.mode is Mode.OFF:
             self._last_plan = None
-            self._count_suspended(self._open_actions.continue_all(WorkloadFinder(result), reading, result))
+            self._count_suspended(self._open_actions.continue_all(reading, result))
             return
         stop = self._permission.find_stop(renews=self.mode is Mode.ENFORCE)
         objection = stop.reason
         finder = WorkloadFinder(result)
-        opened = self._open_actions.continue_all(finder, reading, result)
+        opened = self._open_actions.continue_all(reading, result)
         self._count_suspended(opened)
         cycle = self._assessor.look(finder, reading, result, opened, stop=stop, now=now)
         workloads = self._assessor.assess_all(cycle)
@@ -432,9 +447,10 @@ class Reclaimer:
             known = one.facts
             fresh.facts = fresh.facts._replace(counts=known.counts, has_pressure=known.has_pressure, host=known.host)
             decision = decide_one(fresh)
-            if decision.outcome is Outcome.ACT and fresh.action is not None:
+            begun = fresh.lowered or fresh.action
+            if decision.outcome is Outcome.ACT and begun is not None:
                 decision = self._look_again(fresh)
-            if decision.outcome is Outcome.ACT and fresh.action is not None:
+            if decision.outcome is Outcome.ACT and begun is not None:
                 self._carry_out(fresh)
             else:
                 failed = [each.guard for each in decision.failed]
@@ -462,11 +478,19 @@ class Reclaimer:
             clock=self._components.clock,
             counts_silence=one.facts.counts_silence,
             other_pods=[pod for pod in one.list_stopped_pods() if pod.name not in {each.name for each in one.pods}],
+            work_seconds=QUIET_SECONDS if one.facts.pool is not None else None,
         )
 
     def _carry_out(self, one: ReclaimWorkload) -> list[Action]:
         """Each object is an action of its own, with a look at usage of its own."""
         action, evidence = one.action, make_evidence(one, self._result)
+        if one.lowered is not None:
+            change = replace(one.changes[0], gpus=one.facts.gpus)
+            moved = self._executor.lower_further(
+                one.lowered, change, evidence=evidence, check=self._make_check(one), facts_at=one.read_at
+            )
+            self._assessor.forget_objects()
+            return [moved]
         assert action is not None
         done: list[Action] = []
         stopped: set[str] = set()

@@ -12,17 +12,21 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
+from gpusteward.analyzer.ledger.database.db_engine import with_write_lock
 from gpusteward.analyzer.ledger.ledger import Ledger
+from gpusteward.analyzer.ledger.pool_hours import read_minutes, write_minutes
 from gpusteward.analyzer.ledger.spells.restore_state import restore_history
 from gpusteward.analyzer.notify.notices.reclaim_notices import ReclaimNotice
+from gpusteward.analyzer.pool_watch import PoolWatch
 from gpusteward.analyzer.reclaim.cluster import Cluster
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal
@@ -34,7 +38,7 @@ from gpusteward.analyzer.settings.ledger import LedgerSettings
 from gpusteward.analyzer.settings.settings import Settings
 from gpusteward.analyzer.sources.live_readings import HostUse
 from gpusteward.analyzer.sources.usage.query_results import PodKey
-from gpusteward.analyzer.sources.usage_source import Chart
+from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
 from gpusteward.analyzer.tables import UsageTable
 from gpusteward.core.errors import GpustewardError, SourceError
 from gpusteward.core.messages import Message
@@ -121,6 +125,22 @@ class Source:
         return {}
 
 
+class PoolSamples:
+    """What the GPUs of pools did since the last cycle: the same all the time."""
+
+    def __init__(self) -> None:
+        self.active: set[str] = set()  # uids of pods
+        self.seen_at: dict[str, float] = {}  # a pod that is gone has no later samples
+
+    def read_work(self, allocations: Sequence[AllocationKey], at: float, *, seconds: float) -> list[Chart]:
+        charts = []
+        for one in allocations:
+            uid = one.container.pod_uid
+            times = np.arange(max(at - seconds, one.container.started_at or 0.0), self.seen_at.get(uid, at) + 1, 60.0)
+            charts.append(Chart(one, {Measure.CORE: [(float(each), 0.7 * (uid in self.active)) for each in times]}))
+        return charts
+
+
 class AnalyzerProcess:
     """Handles orders one after the other."""
 
@@ -134,7 +154,7 @@ class AnalyzerProcess:
         self._ledger = Ledger(LedgerSettings(url=f"sqlite:///{folder / 'ledger.db'}"))
         engine = self._ledger.engine
         self._settings = _make_settings(config)
-        self._outbox, self._source = Outbox(folder / "outbox.db"), Source()
+        self._outbox, self._source, self._samples = Outbox(folder / "outbox.db"), Source(), PoolSamples()
         self._steps_left = -1
         self._history: VerdictHistory | None = None
         self._result: Result | None = None
@@ -163,6 +183,12 @@ class AnalyzerProcess:
                 monotonic=lambda: self.now,
                 on_step=self._on_step,
             ),
+        )
+
+        self._watch = PoolWatch(
+            cast(UsageSource, self._samples),
+            read_managed=self._reclaimer.list_pools,
+            read_minutes=lambda since: read_minutes(engine, since=since),
         )
 
     def handle(self, order: Order) -> Order:
@@ -194,7 +220,15 @@ class AnalyzerProcess:
         self._number += 1
         workloads = judge_workloads(verdicts, self._settings.rules)
         self._result = Result(self._number, self.now, 0.1, self._settings, verdicts, workloads)
+        self._samples.active = {pod["uid"] for pod in pods if pod["state"] == "active"}
+        self._samples.seen_at |= {pod["uid"]: self.now for pod in pods}
+        with contextlib.suppress(SourceError):  # the API server is away: pools are not known in this cycle
+            self._result = replace(self._result, pools=self._watch.update(self._result))
         self._ledger.record(self._result)
+        if self._result.pools:
+            since = round((self.now - 2 * self._step_seconds) / 60)
+            with with_write_lock(self._ledger.engine).begin() as connection:
+                write_minutes(connection, self._result.pools, since=since)
 
     def _on_step(self, _step: str, _action: Action) -> None:
         self._steps_left -= 1

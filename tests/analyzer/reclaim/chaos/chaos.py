@@ -192,7 +192,7 @@ class Chaos:
             "limits": {"per_cycle": 1000, "per_namespace": 1000, "per_hour": 10_000},
         }
         pool = {"name": "pools", "match": {"labels": {POOL: "*"}}, "action": "scale-to-keep", "interchangeable": True}
-        pool |= {"keep": {"window": f"{2 * step}s", "headroom": 1.25}}
+        pool |= {"keep": {"window": f"{2 * step}s", "headroom": 1.25, "patience": f"{min(step, 10_800)}s"}}
         pods = {"name": "pods", "match": {"kinds": ["Pod"]}, "action": "evict"}
         others = {"name": "others", "action": "suspend"}
         policies = [{**each, **common} for each in (pool, pods, others)]

@@ -20,10 +20,10 @@ from gpusteward.analyzer.reclaim.policies.policy import (
     KEEP,
     WARNINGS,
     WINDOW,
-    KeepRule,
     Limits,
     ReclaimAction,
 )
+from gpusteward.analyzer.reclaim.policies.pool_rule import KEEN, PRESETS, KeepRule
 from gpusteward.analyzer.reclaim.policies.resolve import WatchedPolicies, WorkloadMetadata, resolve_policy
 from gpusteward.core.errors import ConfigurationError
 from gpusteward.core.kinds import WorkloadClass
@@ -106,14 +106,14 @@ def test_an_unknown_kind_gets_the_longest_window():
 def test_lowering_replicas_stays_advice_until_somebody_says_that_they_are_interchangeable():
     advice = resolve_policy(FILE, SERVER)
     assert advice.action is ReclaimAction.NOTIFY
-    assert advice.keep is None
+    assert not advice.is_pool
     assert "interchangeable" in advice.problems[0].en
     opted_in = resolve_policy(FILE, with_annotations(SERVER, interchangeable="true"))
-    assert (opted_in.action, opted_in.keep) == (ReclaimAction.SCALE_TO_KEEP, KeepRule(7200, 1.25))
+    assert (opted_in.action, opted_in.is_pool, opted_in.keep) == (ReclaimAction.SCALE_TO_KEEP, True, None)
     file = policies(
         "policies: [{name: pools, action: scale-to-keep, interchangeable: true, keep: {window: 90m, headroom: 1.5}}]"
     )
-    assert resolve_policy(file, SERVER).keep == KeepRule(5400, 1.5)
+    assert resolve_policy(file, SERVER).keep == KeepRule(5400, headroom=1.5)
     opted_out = with_annotations(SERVER, interchangeable="false")
     assert resolve_policy(file, opted_out).action is ReclaimAction.NOTIFY
 
@@ -121,7 +121,19 @@ def test_lowering_replicas_stays_advice_until_somebody_says_that_they_are_interc
 def test_replicas_with_an_identity_are_no_pool():
     file = policies("policies: [{name: pools, action: scale-to-keep, interchangeable: true}]")
     found = resolve_policy(file, WorkloadMetadata(WorkloadKey("StatefulSet", "a", "b")))
-    assert (found.action, found.keep) == (ReclaimAction.NOTIFY, None)
+    assert (found.action, found.is_pool) == (ReclaimAction.NOTIFY, False)
+
+
+@pytest.mark.parametrize(("name", "rule"), PRESETS.items())
+def test_a_pool_rule_has_a_name_or_numbers(name, rule):
+    text = "policies: [{{name: pools, action: scale-to-keep, interchangeable: true, keep: {}}}]"
+    assert resolve_policy(policies(text.format(name)), SERVER).keep == rule
+    numbers = "{window: 90m, quantile: 0.95, headroom: 1.25, recent: 10m, patience: 30m}"
+    assert resolve_policy(policies(text.format(numbers)), SERVER).keep == KEEN
+    with pytest.raises(ConfigurationError, match=r"policies\[0\].keep.*must be one of careful, keen, or numbers"):
+        policies(text.format("greedy"))
+    with pytest.raises(ConfigurationError, match=r"policies\[0\].keep.patience"):
+        policies(text.format("{patience: 4h}"))
 
 
 def test_the_first_policy_that_matches_counts_and_the_rest_comes_from_the_default():

@@ -81,8 +81,8 @@ def test_what_was_needed_at_this_time_of_day_is_there_before_it(back):
 
 def test_a_gap_is_not_known_and_keeps_all_replicas():
     assert decide([3] * 60 + [UNKNOWN] * 2 + [3] * 20).surplus == 6, "two samples may be missing"
-    assert decide([3] * 60 + [UNKNOWN] * 5 + [3] * 36).surplus == 0
-    assert decide([3] * 60 + [UNKNOWN] * 5 + [3] * 37).surplus == 6, "the last two of the gap are bridged"
+    assert decide([3] * 60 + [UNKNOWN] * 5 + [3] * 38).surplus == 0
+    assert decide([3] * 60 + [UNKNOWN] * 5 + [3] * 39).surplus == 6
     assert decide([3] * 60 + [UNKNOWN]).surplus == 0, "not even how many are wanted is known"
     assert decide([]).surplus == 0
 

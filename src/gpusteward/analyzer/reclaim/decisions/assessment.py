@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusteward.analyzer.judge.resumption import Chance
+from gpusteward.analyzer.pool_minutes import MINUTE, NO_MINUTES
 from gpusteward.analyzer.reclaim.cluster import Reading
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.decide import decide_one, may_be_inspected, waits_for_pressure
 from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME
 from gpusteward.analyzer.reclaim.decisions.host_use import read_host_readings
-from gpusteward.analyzer.reclaim.decisions.past import PastActions, PoolHistory, Sightings, select_warnings
+from gpusteward.analyzer.reclaim.decisions.past import PastActions, Sightings, StartTimes, select_warnings
 from gpusteward.analyzer.reclaim.decisions.pressure import choose_victims, list_pending_pods, make_victim
 from gpusteward.analyzer.reclaim.decisions.workloads import (
     Counts,
@@ -24,11 +25,12 @@ from gpusteward.analyzer.reclaim.decisions.workloads import (
     read_objects,
 )
 from gpusteward.analyzer.reclaim.execution.changes import Inspection, plan_changes
-from gpusteward.analyzer.reclaim.execution.journal import Action
+from gpusteward.analyzer.reclaim.execution.journal import RESTORABLE_STATES, Action
 from gpusteward.analyzer.reclaim.kinds.objects import ACTION
 from gpusteward.analyzer.reclaim.permission import Stop
 from gpusteward.analyzer.reclaim.plan import Decision, Outcome
 from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, Policy, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.pool_rule import choose_rule, decide_pool
 from gpusteward.analyzer.results import Result
 from gpusteward.core.node.containers import WorkloadKey
 
@@ -62,7 +64,7 @@ class Assessor:
 
     def __init__(self, components: ReclaimComponents) -> None:
         self._components = components
-        self._sightings, self._pools = Sightings(), PoolHistory()
+        self._sightings, self.start_times = Sightings(), StartTimes()
         self._cache = ObjectCache(components.clock)
         self._inspected_at: dict[WorkloadKey, float] = {}  # when the objects of idle workloads were read last
         self._roots_of: Result | None = None
@@ -105,7 +107,7 @@ class Assessor:
         for one in self._choose_inspected(workloads, now=now):
             one.objects = self._cache.read(one, cycle.reading)
             self._add_objects(one, cycle)
-        self._pools.forget(one.key for one in workloads)
+        self.start_times.forget(one.key for one in workloads)
         return [
             one
             for one in workloads
@@ -210,7 +212,7 @@ class Assessor:
         age = 0.0 if facts.idle_since is None else now - facts.idle_since
         chance = self._components.read_chance(one.key, age, now) if policy.highest_chance is not None else Chance()
         is_pool = policy.action is ReclaimAction.SCALE_TO_KEEP
-        if is_pool and policy.keep is not None:
+        if is_pool and policy.is_pool:
             self._add_pool(one, policy, chance, cycle, in_any_case=in_any_case)
             return
         inspection, may_act = None, one.lacks_only_time and not is_pool and not policy.is_kept(now)
@@ -223,41 +225,52 @@ class Assessor:
     def _add_pool(
         self, one: ReclaimWorkload, policy: Policy, chance: Chance, cycle: ReclaimCycle, *, in_any_case: bool
     ) -> None:
-        """The surplus replicas of a pool, the longest idle first."""
-        assert policy.keep is not None
+        """The surplus replicas of a pool by the pool rule; of them those that do nothing now, what worked longest ago
+        first."""
         assert one.objects is not None
         assert one.objects.found is not None
+        now, grace = cycle.now, policy.grace_seconds
         pods = {pod.name: pod for pod in one.objects.found.pods}
-        sampled = self._sightings.find(one.key).sampled_pods
-        replicas = []
-        for each in cycle.finder.list_replicas(one):
-            # Idle since its pod began at the earliest, and only while an integrating signal proves it.
-            start = pods[each.pod.name].started_at if each.pod.name in pods else None
-            since = max(each.idle_since, start or 0.0, sampled.get(each.pod) or 0.0)
-            replicas.append(each._replace(idle_since=since))
-        replicas.sort(key=lambda each: (not each.is_idle, each.idle_since))
-        active, at = sum(not replica.is_idle for replica in replicas), one.verdict.result_at
-        gap = 3 * cycle.result.settings.scheduler.interval + 60
-        self._pools.add(one.key, active=active, at=at, most_gap_seconds=gap)
-        most = self._pools.find_most_active(one.key, now=at, seconds=policy.keep.window_seconds)
-        keep = len(replicas) if most is None else policy.keep.compute_keep(most)
-        eligible = [each for each in replicas if each.is_idle and cycle.now - each.idle_since >= policy.window_seconds]
-        # A surplus that grows does not begin anew: those that were warned about go, the others wait for that action.
-        warned = one.action.pod_uids if one.action and one.action.action is policy.action else frozenset()
-        eligible = [each for each in eligible if pods[each.pod.name].uid in warned] or eligible
-        one.surplus = eligible[: max(0, len(replicas) - keep)]
-        facts = add_pods(one.verdict, [pods[each.pod.name] for each in one.surplus])
-        facts = cycle.finder.limit_to(facts, one.surplus, Pool(len(replicas), len(replicas) - len(one.surplus)))
+        self.start_times.add(one.key, one.objects.found.pods)
+        minutes = cycle.result.pools.get(one.key, NO_MINUTES)
+        cycle_seconds = float(cycle.result.settings.scheduler.interval)
+        rule = choose_rule(policy.keep, int(minutes.wanted[-1]) if len(minutes) else 0)
+        found = decide_pool(minutes, rule, cycle_seconds=cycle_seconds)
+        one.lowered = _find_lowered(one.facts.open_action)
+        replicas = [each for each in cycle.finder.list_replicas(one, minutes) if each.pod.name in pods]
+        above = max(0, found.wanted - len(replicas))  # what is lowered already
+        has_lasted, count = found.surplus > above, max(found.surplus, found.coming) - above
+        chosen = [each for each in replicas if each.is_quiet][: max(0, found.surplus - above if has_lasted else count)]
+        # Warned in time, so that the surplus can go as soon as it has lasted for as long as the rule says.
+        window = max(0.0, rule.patience_seconds - grace)
+        since = (minutes.end - found.surplus_minutes) * MINUTE  # by the minutes that are known: it does not move
+        if one.lowered is not None or (
+            one.action is not None and found.surplus_minutes * MINUTE >= rule.patience_seconds
+        ):
+            began = one.lowered or one.action
+            assert began is not None
+            since = min(since, began.created_at - window)
+        policy = replace(policy, keep=rule, window_seconds=window)
+        one.surplus = chosen
+        pool = Pool(len(replicas), len(replicas) - len(chosen), len(chosen), has_lasted)
+        facts = add_pods(one.verdict, [pods[each.pod.name] for each in chosen])
+        facts = cycle.finder.limit_to(facts, chosen, pool, since=since)
         warnings = select_warnings(one.action, facts.idle_since, policy, facts.pods)
-        one.facts = facts._replace(policy=policy, chance=chance, warnings=warnings)
+        if one.lowered is not None:  # its owner was warned of this pool, and it moves
+            warnings = one.lowered.warnings
+            facts = facts._replace(open_action=None if chosen else facts.open_action)
+        seen = self._sightings.find(one.key)
+        seen_cycles = seen.any_cycles if seen.uid == one.uid else 0
+        one.facts = facts._replace(policy=policy, chance=chance, warnings=warnings, cycles_seen=seen_cycles)
         if in_any_case or (facts.open_action is None and may_be_inspected(one.facts)):
             inspection, one.changes = plan_changes(
                 one.objects.found,
                 policy,
                 cycle.reading,
                 incomplete=one.objects.incomplete,
-                surplus=[each.pod for each in one.surplus],
-                now=cycle.now,
+                surplus=[each.pod for each in chosen],
+                lowered_by=one.lowered.id if one.lowered else "",
+                now=now,
             )
             one.facts = one.facts._replace(inspection=inspection)
 
@@ -271,6 +284,12 @@ class Assessor:
         chosen = choose_victims(pending, [make_victim(one) for one in waiting])
         for one in waiting:
             one.facts = one.facts._replace(has_pressure=one.number in chosen)
+
+
+def _find_lowered(action: Action | None) -> Action | None:
+    """The action that has lowered this pool, and can move."""
+    is_pool = action is not None and action.action is ReclaimAction.SCALE_TO_KEEP
+    return action if is_pool and action is not None and action.state in RESTORABLE_STATES else None
 
 
 def _may_be_pool(one: ReclaimWorkload) -> bool:

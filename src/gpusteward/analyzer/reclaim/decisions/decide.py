@@ -1,12 +1,14 @@
 """Facts -> decision: what the answers of the guards come to (pure)."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from gpusteward.analyzer.reclaim.decisions.guards import BY_NAME, GUARDS, Guard, ask_all, describe_pods, list_delivered
 from gpusteward.analyzer.reclaim.decisions.workloads import Facts, ReclaimWorkload, list_evidence
 from gpusteward.analyzer.reclaim.execution.changes import Change
+from gpusteward.analyzer.reclaim.execution.executor import RULE
 from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, JournalStep, make_action_id
 from gpusteward.analyzer.reclaim.permission import Mode
 from gpusteward.analyzer.reclaim.plan import Answer, Asker, Decision, OtherPod, Outcome
@@ -135,6 +137,8 @@ def _find_due(facts: Facts) -> float | None:
     if last_warning is None:
         return None
     times = [facts.now, last_warning + policy.grace_seconds, limit_ends, facts.snoozed_until, facts.left_alone_until]
+    if facts.pool is not None and policy.keep is not None:
+        times.append(facts.idle_since + policy.keep.patience_seconds)
     return _find_open(policy, max(time for time in times if time is not None))
 
 
@@ -214,5 +218,6 @@ def make_evidence(one: ReclaimWorkload, result: Result) -> dict[str, Any]:
         "origins": dict(facts.policy.origins) if facts.policy else {},
         "changes": [change.make_row() for change in one.changes],
         "pods": list(facts.pods),
+        **({RULE: asdict(facts.policy.keep)} if facts.pool is not None and facts.policy and facts.policy.keep else {}),
         "other_pods": [pod._asdict() for pod in list_other_pods(facts)[:MOST_KEPT]],
     }

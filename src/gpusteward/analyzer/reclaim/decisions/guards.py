@@ -242,6 +242,20 @@ def window(facts: Facts) -> Answer:
     )
 
 
+def patience(facts: Facts) -> Answer:
+    """Of a pool, the surplus has lasted for as long as its rule says."""
+    rule = facts.policy.keep if facts.policy else None
+    if facts.pool is None or rule is None:
+        return _say("patience", True, messages.NO_POOL)
+    return _answer(
+        patience,
+        facts.pool.has_lasted,
+        messages.LASTED,
+        messages.NOT_LASTED,
+        lambda: {"minutes": facts.idle_seconds / 60, "patience": rule.patience_seconds / 60},
+    )
+
+
 def no_requests(facts: Facts) -> Answer:
     """Its servers had no request for as long as the policy asks, where that stands for the window."""
     seconds = facts.policy.no_requests_seconds if facts.policy else None
@@ -505,6 +519,7 @@ GUARDS: Sequence[Guard] = (
     Guard(switch, Outcome.WAIT),
     Guard(policy_file, Outcome.WAIT),
     Guard(warned, Outcome.WAIT, after_warning=True, not_for=_PEOPLE),
+    Guard(patience, Outcome.WAIT, after_warning=True, not_for=_PEOPLE),
     Guard(working_hours, Outcome.WAIT, after_warning=True, not_for=_OPERATOR),
     Guard(pressure, Outcome.WAIT, after_warning=True, not_for=_OPERATOR),
     Guard(budget, Outcome.WAIT, after_warning=True, not_for=_OPERATOR),

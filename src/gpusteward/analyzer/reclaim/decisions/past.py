@@ -1,8 +1,9 @@
 """What this process saw of workloads in earlier cycles, what the journal says about them, and which warnings count."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import ceil
 
 from gpusteward.analyzer.reclaim.cluster import PodId
 from gpusteward.analyzer.reclaim.decisions.workloads import Facts, ReclaimWorkload
@@ -14,10 +15,12 @@ from gpusteward.analyzer.reclaim.execution.journal import (
     Journal,
     Warned,
 )
+from gpusteward.analyzer.reclaim.kinds.objects import KubeObject
 from gpusteward.analyzer.reclaim.policies.policy import Policy
 from gpusteward.core.messages import Message
 from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Proof
+from gpusteward.kubernetes.api import parse_time
 from gpusteward.messages import reclaim as messages
 
 HOUR = 3600.0
@@ -32,10 +35,10 @@ class Sighting:
     """Of a workload in consecutive cycles."""
 
     uid: str
-    cycles: int = 0  # in which it was idle, or had surplus replicas
+    cycles: int = 0  # in which it was idle, with these pods
+    any_cycles: int = 0  # with any pods: those of a pool come and go
     sampled_at: float | None = None  # when its idleness was last proven by sampled gauges only
     pods: frozenset[PodId] = frozenset()
-    sampled_pods: dict[PodId, float] = field(default_factory=dict)  # the same of single pods
 
 
 class Sightings:
@@ -55,12 +58,11 @@ class Sightings:
         for one in workloads:
             before, pods = self._seen.get(one.key), frozenset(one.pods)
             sighting = before if before is not None and before.uid == one.uid else Sighting(one.uid)
+            sighting.any_cycles += 1
             sighting.cycles = sighting.cycles + 1 if pods <= sighting.pods else 1
             sighting.pods = pods
             if one.verdict.proof is not Proof.INTEGRATED:
                 sighting.sampled_at = at
-            known = {pod: last for pod, last in sighting.sampled_pods.items() if pod in pods}
-            sighting.sampled_pods = known | dict.fromkeys(one.sampled_pods, at)
             seen[one.key] = sighting
         self._seen = seen
 
@@ -68,42 +70,38 @@ class Sightings:
         return self._seen.get(key) or Sighting("")
 
 
-@dataclass(slots=True)
-class _Series:
-    known_since: float
-    points: deque[tuple[float, int]] = field(default_factory=deque)
+class StartTimes:
+    """How long replicas take from creation to Ready, by the last pods of each pool."""
 
-
-class PoolHistory:
-    """How many replicas of a pool were active at once, over the last hours."""
-
-    LONGEST_SECONDS = 86_400.0
+    MOST_PODS, QUANTILE, LONGEST_SECONDS = 20, 0.9, 1800.0
 
     def __init__(self) -> None:
-        self._series: dict[WorkloadKey, _Series] = {}
+        self._seconds: dict[WorkloadKey, dict[str, float]] = {}  # by the uid of the pod
 
-    def add(self, key: WorkloadKey, *, active: int, at: float, most_gap_seconds: float) -> None:
-        """After a gap it starts again: what happened meanwhile is not known."""
-        series = self._series.get(key)
-        if series is None or (series.points and at - series.points[-1][0] > most_gap_seconds):
-            series = self._series[key] = _Series(at)
-        if not series.points or series.points[-1][0] < at:
-            series.points.append((at, active))
-        while series.points[0][0] < at - self.LONGEST_SECONDS:
-            series.points.popleft()
-        series.known_since = max(series.known_since, at - self.LONGEST_SECONDS)
+    def add(self, key: WorkloadKey, pods: Iterable[KubeObject]) -> None:
+        known = self._seconds.setdefault(key, {})
+        for pod in pods:
+            created = parse_time(str(pod.metadata.get("creationTimestamp") or ""))
+            ready: Mapping[str, str] = next(
+                (each for each in pod.status.get("conditions") or () if each.get("type") == "Ready"), {}
+            )
+            since = parse_time(str(ready.get("lastTransitionTime") or ""))
+            if ready.get("status") != "True" or created is None or since is None or pod.uid in known:
+                continue
+            if 0 <= since - created <= self.LONGEST_SECONDS:  # later it was not ready for a while, and is again
+                known[pod.uid] = since - created
+        for uid in [*known][: -self.MOST_PODS]:
+            del known[uid]
 
-    def find_most_active(self, key: WorkloadKey, *, now: float, seconds: float) -> int | None:
-        """The most replicas that were active at once; None if the whole time is not known."""
-        series = self._series.get(key)
-        if series is None or series.known_since > now - seconds:
-            return None
-        return max((active for at, active in series.points if at >= now - seconds), default=None)
+    def find(self, key: WorkloadKey) -> float | None:
+        """The 90th percentile; None: not known."""
+        known = sorted(self._seconds.get(key, {}).values())
+        return known[ceil(self.QUANTILE * len(known)) - 1] if known else None
 
     def forget(self, keys: Iterable[WorkloadKey]) -> None:
         """All others."""
         kept = set(keys)
-        self._series = {key: series for key, series in self._series.items() if key in kept}
+        self._seconds = {key: each for key, each in self._seconds.items() if key in kept}
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,8 @@ class PastActions:
         left_alone: dict[WorkloadKey, float] = {}
         reverts: Counter[tuple[WorkloadKey, str]] = Counter()
         for action in past:
-            if action.state in UNDONE_STATES and action.ended_at is not None:
+            # What a pool gets back because it is needed it may give back again: its patience begins anew.
+            if action.state in UNDONE_STATES and action.ended_at is not None and not action.was_needed:
                 until = action.ended_at + cool_down
                 key = action.workload.without_cluster
                 left_alone[key] = max(until, left_alone.get(key, 0.0))

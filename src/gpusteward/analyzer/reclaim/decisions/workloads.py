@@ -12,6 +12,7 @@ import numpy as np
 
 from gpusteward.analyzer.judge.resumption import Chance
 from gpusteward.analyzer.ledger.identities import make_allocation_id
+from gpusteward.analyzer.pool_minutes import PoolMinutes
 from gpusteward.analyzer.reclaim.cluster import PodId, Reading, UnreadableClaimError, count_gpus
 from gpusteward.analyzer.reclaim.decisions.host_use import HostReading
 from gpusteward.analyzer.reclaim.execution.changes import Change, Inspection, plan_changes
@@ -31,16 +32,18 @@ from gpusteward.core.usages import AllocationKey
 from gpusteward.core.verdicts import Activity, Proof, Signature, Step
 from gpusteward.messages import reclaim as messages
 
+QUIET_SECONDS = 120.0
+"""A replica of a pool that goes has not worked for so long: two samples at least, which are a minute apart at most."""
+_PLAIN_WORK = [SIGNATURES.index(each) for each in (Signature.STEADY, Signature.BURSTY)]
+
 
 class Pool(NamedTuple):
     """The replicas of an owner whose replicas are interchangeable."""
 
-    replicas: int
-    keep: int
-
-    @property
-    def surplus(self) -> int:
-        return max(0, self.replicas - self.keep)
+    replicas: int  # that there are now
+    keep: int  # what the rule keeps of them
+    surplus: int = 0  # that would go, since they have nothing to do at this moment
+    has_lasted: bool = False  # for as long as the rule says
 
 
 class Counts(NamedTuple):
@@ -105,8 +108,8 @@ class PoolReplica(NamedTuple):
 
     pod: PodId
     rows: tuple[int, ...]
-    is_idle: bool  # proven: every allocation idle, covered, integrated, and may be reclaimed
-    idle_since: float
+    is_quiet: bool  # it may go: what it does is measured without gaps, and no suspicious pattern forbids it
+    worked_at: float  # the last work that was seen; 0: none
     gpus: float
 
 
@@ -119,13 +122,13 @@ class ReclaimWorkload:
     rows: tuple[int, ...]  # of its allocations, in the verdicts
     allocations: tuple[AllocationKey, ...]
     pods: tuple[PodId, ...]
-    sampled_pods: frozenset[PodId]  # with an allocation whose verdict no integrating signal proves
     verdict: Facts  # without what its objects say
     facts: Facts
     objects: "ReadObjects | None" = None
     changes: Sequence[Change] = ()  # what is done to it when it is acted on
     surplus: Sequence[PoolReplica] = ()  # of a pool
     action: Action | None = None  # that was warned about, or is planned
+    lowered: Action | None = None  # that has lowered this pool
     lacks_only_time: bool = False  # as far as is known without its objects
     read_at: float = 0.0  # when reading all this began, by the monotonic clock
     tried_at: float = 0.0  # when an action was tried last that was held back or refused
@@ -167,17 +170,15 @@ class WorkloadFinder:
         self._result = result
         self._coverage = result.verdicts.usage.coverage
         self._least_coverage = result.workloads.find_least(self._coverage)
-        self._working: dict[str, frozenset[PodId]] = {}  # pods at work, by namespaces that were asked for
 
     def list_numbers(self) -> list[int]:
-        """Of workloads that are idle, and of possible pools with at least one idle allocation; the longest idle
-        first."""
+        """Of workloads that are idle, and of possible pools; the longest idle first."""
         table = self._result.workloads
         is_idle = table.activity == ACTIVITIES.index(Activity.IDLE)
         numbers = np.flatnonzero(is_idle).tolist()
         numbers.sort(key=lambda number: float(table.idle_since[number]))
-        has_idle = np.flatnonzero(~is_idle & (table.idle_allocations > 0)).tolist()
-        return numbers + [number for number in has_idle if find_kind(table.keys[number].kind).has_deletion_cost]
+        pools = (number for number, key in enumerate(table.keys) if key in self._result.pools and not is_idle[number])
+        return numbers + [number for number in pools if find_kind(table.keys[number].kind).has_deletion_cost]
 
     def make_workload(self, number: int, *, now: float) -> ReclaimWorkload:
         """With the facts of all its allocations."""
@@ -204,14 +205,12 @@ class WorkloadFinder:
             step_by_silence=STEPS[int(np.min(result.verdicts.step_by_silence[list(rows)]))],
         )
         pods = [PodId(one.container.pod, one.container.pod_uid) for one in allocations]
-        proofs = result.verdicts.proof[list(rows)] == PROOFS.index(Proof.INTEGRATED)
         return ReclaimWorkload(
             number=number,
             key=table.keys[number],
             rows=rows,
             allocations=allocations,
             pods=tuple(dict.fromkeys(pods)),
-            sampled_pods=frozenset(pod for pod, is_integrated in zip(pods, proofs, strict=True) if not is_integrated),
             verdict=facts,
             facts=facts,
         )
@@ -226,57 +225,42 @@ class WorkloadFinder:
         since = float(np.max(self._result.verdicts.silent_since[list(rows)]))
         return None if np.isnan(since) or np.isnan(idle_since) else max(since, idle_since)
 
-    def list_replicas(self, one: ReclaimWorkload) -> list[PoolReplica]:
-        """Its pods; the longest idle first, those that are not idle last."""
+    def list_replicas(self, one: ReclaimWorkload, minutes: PoolMinutes) -> list[PoolReplica]:
+        """Its pods; what has worked longest ago first, what may not go last."""
         by_pod: dict[PodId, list[int]] = {}
         for row, allocation in zip(one.rows, one.allocations, strict=True):
             by_pod.setdefault(PodId(allocation.container.pod, allocation.container.pod_uid), []).append(row)
-        replicas = [self._make_replica(pod, rows) for pod, rows in by_pod.items()]
-        return sorted(replicas, key=lambda each: (not each.is_idle, each.idle_since, each.pod))
+        verdicts, now = self._result.verdicts, self._result.at
+        replicas = []
+        for pod, rows in by_pod.items():
+            worked_at = minutes.worked_at.get(pod.name, 0.0)
+            # A replica that worked in this window, and does nothing now, may go: the load goes to others.
+            may_go = (verdicts.step[rows] == STEPS.index(Step.RECLAIM)) | np.isin(verdicts.signature[rows], _PLAIN_WORK)
+            may_go &= verdicts.proof[rows] == PROOFS.index(Proof.INTEGRATED)
+            may_go &= self._coverage[rows] >= self._result.settings.judge.activity.coverage
+            is_quiet = bool(may_go.all()) and now - worked_at >= QUIET_SECONDS
+            gpus = float(np.sum(self._result.workloads.fractions[rows]))
+            replicas.append(PoolReplica(pod, tuple(rows), is_quiet, worked_at, gpus))
+        return sorted(replicas, key=lambda each: (not each.is_quiet, each.worked_at, each.pod))
 
-    def _make_replica(self, pod: PodId, rows: list[int]) -> PoolReplica:
-        verdicts = self._result.verdicts
-        is_idle = (
-            (verdicts.activity[rows] == ACTIVITIES.index(Activity.IDLE))
-            & (verdicts.proof[rows] == PROOFS.index(Proof.INTEGRATED))
-            & (verdicts.step[rows] == STEPS.index(Step.RECLAIM))
-            & (self._coverage[rows] >= self._result.settings.judge.activity.coverage)
-        )
-        is_proven = bool(np.all(is_idle))
-        since = self._find_quiet(rows, float(np.max(verdicts.idle_since[rows]))) if is_proven else inf
-        return PoolReplica(pod, tuple(rows), is_proven, since, float(np.sum(self._result.workloads.fractions[rows])))
-
-    def limit_to(self, facts: Facts, surplus: Sequence[PoolReplica], pool: Pool) -> Facts:
-        """The facts of a pool: those of its surplus replicas only."""
+    def limit_to(self, facts: Facts, surplus: Sequence[PoolReplica], pool: Pool, *, since: float) -> Facts:
+        """The facts of a pool: those of its surplus replicas only. `since`: since when some are surplus."""
         if not surplus:
             return facts._replace(pool=pool, activity=Activity.ACTIVE, idle_since=None)
         verdicts = self._result.verdicts
         rows = [row for each in surplus for row in each.rows]
         gpus = sum(each.gpus for each in surplus)
-        signature = min((SIGNATURES[code] for code in verdicts.signature[rows]), key=lambda each: each.rank)
-        steps = [signature.highest_step, *(STEPS[code] for code in verdicts.step[rows])]
         return facts._replace(
             pool=pool,
             activity=Activity.IDLE,
-            signature=signature,
-            highest_step=min(steps, key=tuple(Step).index),
+            signature=min((SIGNATURES[code] for code in verdicts.signature[rows]), key=lambda each: each.rank),
+            highest_step=Step.RECLAIM,  # of what may go
             proof=PROOFS[int(np.min(verdicts.proof[rows]))],
             gpus=gpus,
             idle_gpus=gpus,
-            idle_since=max(each.idle_since for each in surplus),
+            idle_since=since,
             coverage=float(np.min(self._coverage[rows])),
         )
-
-    def list_working_pods(self, namespace: str) -> frozenset[PodId]:
-        """Pods of all workloads that use a GPU now; without uid where it is not known."""
-        if namespace not in self._working:
-            verdicts = self._result.verdicts
-            rows = np.flatnonzero(verdicts.activity == ACTIVITIES.index(Activity.ACTIVE)).tolist()
-            containers = (verdicts.usage.allocations[row].container for row in rows)
-            self._working[namespace] = frozenset(
-                PodId(one.pod, one.pod_uid) for one in containers if one.namespace == namespace
-            )
-        return self._working[namespace]
 
 
 def list_roots(result: Result) -> dict[str, str]:

@@ -122,13 +122,14 @@ def plan_changes(
     incomplete: Message | None,
     surplus: Sequence[PodId],
     now: float,
+    lowered_by: str = "",
 ) -> tuple[Inspection, list[Change]]:
-    """What would change, and why it must not. `surplus`: of a pool, the replicas that go, the longest idle first. Never
-    raises."""
+    """What would change, and why it must not. `surplus`: of a pool, the replicas that go, in this order.
+    `lowered_by`: the action that has lowered it already. Never raises."""
     root, is_pool = objects.root, policy.action is ReclaimAction.SCALE_TO_KEEP
     about = Inspection(uid=root.uid, incomplete=incomplete, pods=len(objects.pods), kind=root.kind, name=root.name)
     try:
-        chosen, refusal = choose_targets(objects, policy.action, reading.list_objects)
+        chosen, refusal = choose_targets(objects, policy.action, reading.list_objects, lowered_by=lowered_by)
         refusal = refusal or find_other_pod(objects, surplus if is_pool else None)
         if refusal is None and is_pool:
             refusal = check_replicas(chosen[0], objects)
@@ -162,7 +163,10 @@ def check_replicas(chosen: Chosen, objects: WorkloadObjects) -> Message | None:
     replicas = chosen.object.read(chosen.kind.replicas)
     if replicas != len(objects.pods):
         return messages.REPLICAS_DIFFER.fill(replicas=replicas, pods=len(objects.pods))
-    if len({chain[0].uid for chain in objects.chains if chain}) > 1:
+    status, one = chosen.object.status, chosen.object
+    is_old = one.read("/metadata/generation") != status.get("observedGeneration", one.read("/metadata/generation"))
+    is_partial = status.get("updatedReplicas", replicas) != replicas
+    if is_old or is_partial or len({chain[0].uid for chain in objects.chains if chain}) > 1:
         return messages.POOL_ROLLS_OUT
     unready = next((pod for pod in objects.pods if pod.is_deleted or not pod.has_condition("Ready")), None)
     return None if unready is None else messages.REPLICA_NOT_READY.fill(pod=unready.name)

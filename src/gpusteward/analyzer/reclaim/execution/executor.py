@@ -57,7 +57,18 @@ from gpusteward.analyzer.reclaim.execution.changes import (
     make_withdrawal,
     name_command,
 )
-from gpusteward.analyzer.reclaim.execution.journal import Action, ActionState, Journal, ReclaimError, TargetObject
+from gpusteward.analyzer.reclaim.execution.journal import (
+    EARLIER,
+    GPUS_SINCE,
+    SELF,
+    Action,
+    ActionState,
+    Journal,
+    ReclaimError,
+    TargetObject,
+    read_keep,
+    read_original,
+)
 from gpusteward.analyzer.reclaim.execution.usage_check import UsageCheck
 from gpusteward.analyzer.reclaim.execution.warnings import Notices
 from gpusteward.analyzer.reclaim.kinds.objects import (
@@ -73,7 +84,7 @@ from gpusteward.analyzer.reclaim.permission import Mode, Permission
 from gpusteward.core.errors import SourceError
 from gpusteward.core.gpu_counts import format_gpus
 from gpusteward.core.kinds import WorkloadKind
-from gpusteward.core.messages import Message
+from gpusteward.core.messages import Message, same_text
 from gpusteward.kubernetes.writes import (
     BusyError,
     ConflictError,
@@ -89,10 +100,14 @@ from gpusteward.messages import reclaim as messages
 
 log = Log(__name__)
 
+RULE = "rule"
+"""In the evidence of a lowered pool: the numbers of the rule that gives back, whatever the policy says then."""
+MOVED = "moved_from"
+"""In the evidence while a lowered pool is lowered further or raised: what was set before."""
+MOST_EARLIER = 300
+"""Moves of one action that are kept for the sum of its savings, and allocations of one that moves."""
 COSTS = "deletion_costs"
 """In the evidence: the deletion costs that were set, by the uid of the pod."""
-SELF = "gpusteward"
-"""Who acts where no person asked for it."""
 LATE_SECONDS = 120.0
 """After so long a change that is not there does not come any more: between the entry in the journal and the end of the
 write there are at most a slow database, the time of the Lease, and the server's own time limit."""
@@ -182,6 +197,92 @@ class Executor:
             return self._put_back(action, error)
         return self._finish_acting(action, one)
 
+    def lower_further(
+        self, action: Action, change: Change, *, evidence: Mapping[str, Any], check: UsageCheck, facts_at: float
+    ) -> Action:
+        """One action of a pool moves; as `act`, and the originals stay those of the first time."""
+        if (failure := self.try_out(change)) is not None:
+            return self._journal.move(action, action.state, at=self._clock(), note=failure.as_message())
+        listed = [*action.evidence.get("allocations", ()), *evidence["allocations"]][-MOST_EARLIER:]
+        new = {**evidence, "allocations": listed, COSTS: change.list_costs()}
+        gpus = action.gpus + sum(each["gpus"] for each in (change.make_row(),) if each["gpus"])
+        moving = self._begin_move(action, change.fields, gpus=gpus, evidence=new, note=same_text(change.text))
+        if (objection := self._permission.find_objection()) is not None:
+            return self._stay(moving, objection)
+        try:
+            self._change(moving, change, check, facts_at)
+        except WriteError as error:
+            self._take_off_costs(moving)
+            return self._stay(moving, error.as_message())
+        return self._finish_move(moving)
+
+    def raise_pool(self, action: Action, replicas: int, *, note: Message) -> Action:
+        """Some of the replicas of a lowered pool are given back; in every mode. Raises SourceError."""
+        _, one = self._read_target(action)
+        if one is None:
+            return self._close_gone(action)
+        if not is_ours(action, one):
+            return self.close_reverted(action, one)
+        wanted, before = read_original(action), read_keep(action)
+        fields, gpus = dict.fromkeys(action.patch, replicas), action.gpus * (wanted - replicas) / (wanted - before)
+        self._take_off_costs(action)  # of pods that live on
+        moving = self._begin_move(action, fields, gpus=gpus, evidence={COSTS: {}}, note=note)
+        try:
+            self._give_up_fields(self._cluster.patch(one, fields))
+        except WriteError as error:
+            return self._stay(moving, error.as_message())
+        self._on_step("patched", moving)
+        return self._finish_move(moving)
+
+    def _begin_move(
+        self, action: Action, fields: Mapping[str, Any], *, gpus: float, evidence: Mapping[str, Any], note: Message
+    ) -> Action:
+        """The row is written first: with what is set now, and what is to be set."""
+        since = action.evidence.get(GPUS_SINCE, action.acted_at)
+        earlier = [*action.evidence.get(EARLIER, ()), [since, self._clock(), action.gpus]][-MOST_EARLIER:]
+        kept = {**action.evidence, **evidence, EARLIER: earlier, GPUS_SINCE: self._clock()}
+        moving = self._journal.move(
+            action,
+            ActionState.ACTING,
+            at=self._clock(),
+            note=note,
+            patch=dict(fields),
+            gpus=gpus,
+            evidence={**kept, MOVED: {"patch": dict(action.patch), "gpus": action.gpus}},
+        )
+        self._on_step("journalled", moving)
+        return moving
+
+    def _finish_move(self, action: Action) -> Action:
+        evidence = {name: value for name, value in action.evidence.items() if name != MOVED}
+        self._count(action, "moved")
+        return self._journal.move(action, ActionState.ACTED, at=self._clock(), evidence=evidence)
+
+    def _stay(self, action: Action, note: Message) -> Action:
+        """The move has not happened."""
+        before = action.evidence[MOVED]
+        evidence = {name: value for name, value in action.evidence.items() if name != MOVED}
+        log.info("pool_not_moved", action=action.id, reason=note.en)
+        return self._journal.move(
+            action,
+            ActionState.ACTED,
+            at=self._clock(),
+            note=note,
+            patch=before["patch"],
+            gpus=before["gpus"],
+            evidence=evidence,
+        )
+
+    def _recover_move(self, action: Action, one: KubeObject) -> Action:
+        """Whether a move that was interrupted has happened; what somebody else has set the next look finds."""
+        if is_ours(action, one):
+            self._give_up_fields(one)
+            return self._finish_move(action)
+        if not self._is_late(action):
+            return action
+        self._take_off_costs(action)
+        return self._stay(action, messages.INTERRUPTED)
+
     def recover(self, action: Action) -> Action:
         """Continue an action that was interrupted in ACTING or RESTORING. As long as a change that is not there may
         still come, the action stays as it is. Raises SourceError."""
@@ -190,6 +291,8 @@ class Executor:
         kind, one = self._read_target(action)
         if one is None:
             return self._finish_acting(action, one) if kind.is_evicted else self._close_gone(action)
+        if MOVED in action.evidence:
+            return self._recover_move(action, one)
         is_patched = one.annotations.get(ACTION) == action.id
         is_done = one.is_deleted if kind.is_evicted else is_patched
         if kind.stop:  # it is not sent here: work may have come back since usage was read

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from msgspec.json import decode
-from sqlalchemy import ColumnElement, Engine, Row, select, update
+from sqlalchemy import ColumnElement, Engine, Row, case, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpusteward.analyzer.ledger.database.db_engine import describe_error, with_write_lock
@@ -131,15 +131,19 @@ class Action:
         return next(found, Message(self.error, self.error))
 
 
+SELF = "gpusteward"
+"""Who acts where no person asked for it."""
+EARLIER, GPUS_SINCE = "earlier", "gpus_since"
+"""In the evidence of a pool that has moved: since when, until when and how many GPUs it gave back before; and since
+when it gives back those of now."""
 MAX_STEPS = 50
 """Of one action; a loop of reverts is stopped long before."""
 
 
 UNDONE_STATES = (ActionState.RESTORED, ActionState.REVERTED, ActionState.FAILED, ActionState.REFUSED)
-_PAST_ACTION = tuple(
-    actions.c[name]
-    for name in ("id", "cluster", "namespace", "owner_kind", "owner_name", "owner_uid", "state", "acted_ms", "ended_ms")
-)
+_NAMES = ("id", "cluster", "namespace", "owner_kind", "owner_name", "owner_uid", "state", "acted_ms", "ended_ms")
+_IS_POOL = (actions.c.action == ReclaimAction.SCALE_TO_KEEP.value) & (actions.c.state == ActionState.RESTORED.value)
+_PAST_ACTION = (*(actions.c[name] for name in _NAMES), case((_IS_POOL, actions.c.steps_json), else_="").label("steps"))
 
 
 _OPEN_STATES = [state.value for state in (*OPEN_STATES, ActionState.PLANNED, ActionState.WARNED)]
@@ -153,6 +157,7 @@ class PastAction(NamedTuple):
     state: ActionState
     acted_at: float | None
     ended_at: float | None
+    was_needed: bool  # a pool, restored by its own rule
 
 
 class Journal:
@@ -181,7 +186,7 @@ class Journal:
         state: ActionState,
         *,
         at: float,
-        by: str = "gpusteward",
+        by: str = SELF,
         note: Message | None = None,
         **changes: Any,
     ) -> Action:
@@ -273,6 +278,16 @@ def read_message(stored: Sequence[str]) -> Message:
     return Message(english, chinese)
 
 
+def read_keep(action: Action) -> int:
+    """The replicas of a pool that stay."""
+    return int(next(iter(action.patch.values()), 0))
+
+
+def read_original(action: Action) -> int:
+    """The replicas of a pool before any were lowered."""
+    return int(next(iter(action.original.values())) or 0)
+
+
 def make_action_id() -> str:
     """Also part of the names of Events and annotations."""
     return os.urandom(8).hex()
@@ -314,7 +329,10 @@ def _make_row(action: Action) -> dict[str, Any]:
 
 def _make_past_action(row: Row[Any]) -> PastAction:
     workload = WorkloadKey(row.owner_kind, row.namespace, row.owner_name, row.cluster)
-    return PastAction(workload, row.owner_uid, ActionState(row.state), _seconds(row.acted_ms), _seconds(row.ended_ms))
+    steps = decode(row.steps) if row.steps else []  # later ones say when its pods run again
+    restored_by = next((by for state, _, by, _ in steps if state == ActionState.RESTORED.value), "")
+    times = _seconds(row.acted_ms), _seconds(row.ended_ms)
+    return PastAction(workload, row.owner_uid, ActionState(row.state), *times, was_needed=restored_by == SELF)
 
 
 def _make_again(row: Row[Any], before: tuple[tuple[Any, ...], Action] | None) -> tuple[tuple[Any, ...], Action]:
@@ -395,10 +413,11 @@ def measure_saving(action: Action, price_of: PriceOf, *, since: float, now: floa
     if action.mode is not Mode.ENFORCE or action.acted_at is None or action.state not in SAVING_STATES:
         return None
     end = now if action.ended_at is None else min(action.ended_at, now)
-    seconds = end - max(action.acted_at, since)
-    if seconds < 0:
+    if end < max(action.acted_at, since):
         return None
-    hours = action.gpus * seconds / 3600
+    # Of a pool that has moved, what it gave back before; else the GPUs from the action on.
+    spans = [*action.evidence.get(EARLIER, ()), (action.evidence.get(GPUS_SINCE, action.acted_at), end, action.gpus)]
+    hours = sum(max(0.0, until - max(begin, since)) * gpus for begin, until, gpus in spans) / 3600
     price = _mean_price(action, price_of)
     return Saving(hours, None if price is None else round(hours * price), action.ended_at is None)
 

@@ -57,6 +57,7 @@ class UsageCheck:
     verdict_at: float
     rule: ActivityRule
     clock: Callable[[], float]
+    work_seconds: float | None = None  # of a pool: only work of the last seconds; None: since before the verdict
     counts_silence: bool = False  # what the action rests on: its servers have no requests, its GPUs hardly work
     other_pods: Collection[PodKey] = ()  # without GPUs, of the same workload: one of them may lead the others
 
@@ -73,7 +74,8 @@ class UsageCheck:
             return Checked(messages.USAGE_UNREADABLE.fill(reason=error.as_message()), began)
         answered = time.monotonic()
         may_work = self.counts_silence
-        problem = find_problem(charts, since=at - seconds, at=at + answered - began, rule=self.rule, may_work=may_work)
+        since = at - (seconds if self.work_seconds is None else self.work_seconds)
+        problem = find_problem(charts, since=since, at=at + answered - began, rule=self.rule, may_work=may_work)
         problem = problem or next((messages.REQUESTS_SEEN.fill(pod=pod) for pod in servers), None)
         if problem is None and answered - began > READ_SECONDS:
             problem = messages.USAGE_SLOW.fill(seconds=answered - began, most=READ_SECONDS)
@@ -139,6 +141,7 @@ def _mean(points: Points) -> float:
 def _is_work(measure: Measure, points: Points, *, since: float, rule: ActivityRule) -> bool:
     if measure is Measure.LAST_KERNEL:
         return any(launched > since for _, launched in points)
+    points = [point for point in points if point[0] > since]
     if find_highest(measure) == HIGHEST_RATIO:  # more than 150 % is not right, but it is not idleness
         return any(find_floor(measure, rule) < value < LOWEST_BLANK for _, value in points)
     return any(is_work(measure, value, rule) for _, value in points)

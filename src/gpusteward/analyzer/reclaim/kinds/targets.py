@@ -64,8 +64,11 @@ class Chosen(NamedTuple):
 Targets = tuple[list[Chosen], Message | None]
 
 
-def choose_targets(objects: WorkloadObjects, action: ReclaimAction, list_objects: ListObjects) -> Targets:
-    """The objects to act on, or why there are none. `list_objects` may raise SourceError."""
+def choose_targets(
+    objects: WorkloadObjects, action: ReclaimAction, list_objects: ListObjects, *, lowered_by: str = ""
+) -> Targets:
+    """The objects to act on, or why there are none. `lowered_by`: the action that has lowered a pool already.
+    `list_objects` may raise SourceError."""
     root, queued = objects.root, objects.queued
     for one in objects.owners:
         if MULTIKUEUE in (one.spec.get("managedBy"), one.read("/spec/runPolicy/managedBy")):
@@ -75,10 +78,10 @@ def choose_targets(objects: WorkloadObjects, action: ReclaimAction, list_objects
     if (root.group, root.kind) == CRON_JOB:
         jobs = [one for one in objects.owners if (one.group, one.kind) == JOB]
         return _check(*(Chosen(KINDS[JOB], one) for one in jobs)) if jobs else ([], messages.NO_RUNNING_JOB)
-    return _choose_root(root, action, list_objects)
+    return _choose_root(root, action, list_objects, lowered_by=lowered_by)
 
 
-def _choose_root(root: KubeObject, action: ReclaimAction, list_objects: ListObjects) -> Targets:
+def _choose_root(root: KubeObject, action: ReclaimAction, list_objects: ListObjects, *, lowered_by: str) -> Targets:
     kind = KINDS.get((root.group, root.kind))
     if kind is None or kind.loss is None:
         return [], messages.UNKNOWN_KIND.fill(kind=root.kind, group=root.group or "v1")
@@ -91,19 +94,19 @@ def _choose_root(root: KubeObject, action: ReclaimAction, list_objects: ListObje
     if lowers_replicas and not kind.has_deletion_cost:
         return [], messages.NOT_A_POOL.fill(kind=root.kind)
     # An autoscaler leaves an owner with 0 replicas alone, and would change back any other number that we set.
-    if lowers_replicas and _list_scaling(
-        root, list_objects("autoscaling/v2", "HorizontalPodAutoscaler", root.namespace)
-    ):
-        return [], messages.POOL_SCALED_BY_OTHERS
+    if lowers_replicas:
+        scalers = _list_scaling(root, list_objects("autoscaling/v2", "HorizontalPodAutoscaler", root.namespace))
+        if scalers:
+            return [], messages.POOL_SCALED_BY_OTHERS.fill(kind=scalers[0].kind, name=scalers[0].name)
     if kind.is_scaled_by_keda:
         found = _list_scaling(root, list_objects("keda.sh/v1alpha1", "ScaledObject", root.namespace))
         if len(found) > 1:
             return [], messages.SEVERAL_SCALED_OBJECTS.fill(count=len(found))
         if found and lowers_replicas:
-            return [], messages.POOL_SCALED_BY_OTHERS
+            return [], messages.POOL_SCALED_BY_OTHERS.fill(kind=found[0].kind, name=found[0].name)
         if found:
             return _check(Chosen(KINDS[SCALED_OBJECT], found[0]))
-    return _check(Chosen(kind, root))
+    return _check(Chosen(kind, root), lowered_by=lowered_by)
 
 
 def _list_scaling(target: KubeObject, found: Sequence[KubeObject]) -> list[KubeObject]:
@@ -131,12 +134,12 @@ def _choose_workload(queued: KubeObject, list_objects: ListObjects) -> Targets:
     return [], messages.QUEUE_WITHOUT_WORKLOAD.fill(queue=queued.labels[QUEUE], count=len(found))
 
 
-def _check(*chosen: Chosen) -> Targets:
+def _check(*chosen: Chosen, lowered_by: str = "") -> Targets:
     for kind, one in chosen:
         about = {"kind": one.kind, "name": one.name}
         if one.is_deleted:
             return [], messages.BEING_DELETED.fill(**about)
-        if ACTION in one.annotations:  # the original that it kept must not be overwritten
+        if one.annotations.get(ACTION, lowered_by) != lowered_by:  # the original that it kept must not be overwritten
             return [], messages.CHANGED_BEFORE.fill(**about, annotation=ACTION, action=one.annotations[ACTION])
         if (reason := find_refusal(kind, one)) is not None:
             return [], reason

@@ -24,8 +24,7 @@ policies:
   # Replicas that nobody needs; only where the owner says that they are interchangeable (gpusteward.io/interchangeable).
   - name: serving
     match: {classes: [serving]}
-    action: scale-to-keep
-    window: 2h
+    action: scale-to-keep  # to what the pool rule keeps: careful below 16 replicas, keen from there on
     grace: 10m
     highest_chance: 1
 """

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from gpusteward.analyzer.reclaim.policies.policy import CHANGING_ACTIONS, Hours, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.pool_rule import CAREFUL, PRESETS, KeepRule
 from gpusteward.analyzer.setting_values import read_zone, split_list
 from gpusteward.core.did_you_mean import find_nearest
 from gpusteward.core.errors import ConfigurationError
@@ -144,13 +145,52 @@ class LimitFields(Form):
 
 
 class KeepFields(Form):
-    """The pool rule: `keep = ceil(headroom x most replicas active at once over the window) + 1`."""
+    """The pool rule: how many replicas stay. `careful` and `keen` are two sets of these numbers; left out, it is
+    careful below 16 replicas, and keen from there on. What is left out of the numbers is that of careful."""
 
     window: Seconds = Field(
-        default=7200, ge=LEAST_WINDOW_SECONDS, le=30 * 86_400, description="How far back the activity is looked at."
+        default=CAREFUL.window_seconds,
+        ge=LEAST_WINDOW_SECONDS,
+        le=86_400,
+        description="How far back the replicas are looked at that were active at once.",
     )
-    headroom: float = Field(
-        default=1.25, ge=1.0, le=100, description="Factor on the highest number of replicas that were active at once."
+    quantile: float = Field(
+        default=CAREFUL.quantile, ge=0.5, le=1, description="Of their number over the window; 1: the most."
+    )
+    headroom: float = Field(default=CAREFUL.headroom, ge=1.0, le=100, description="Factor on it.")
+    recent: Seconds = Field(
+        default=CAREFUL.recent_seconds,
+        ge=0,
+        le=86_400,
+        description="At least the most that were active over this time stay, whatever the quantile is.",
+    )
+    patience: Seconds = Field(
+        default=CAREFUL.patience_seconds,
+        ge=0,
+        le=3 * 3600,
+        description="How long a replica must have been surplus without a break before it goes. What is missing comes "
+        "back in the next cycle.",
+    )
+
+
+def make_rule(keep: KeepFields | None) -> KeepRule | None:
+    """None: the default of the size of the pool."""
+    return None if keep is None else KeepRule(keep.window, keep.quantile, keep.headroom, keep.recent, keep.patience)
+
+
+def _read_keep(value: object) -> object:
+    """The numbers of a set that is named."""
+    if not isinstance(value, str):
+        return value
+    if value not in PRESETS:
+        raise InvalidSettingError(messages.NOT_A_KEEP_RULE.fill(names=", ".join(PRESETS)))
+    rule = PRESETS[value]
+    return KeepFields(
+        window=rule.window_seconds,
+        quantile=rule.quantile,
+        headroom=rule.headroom,
+        recent=rule.recent_seconds,
+        patience=rule.patience_seconds,
     )
 
 
@@ -224,7 +264,11 @@ class PolicyFields(Form):
         "of their inference servers, stands for the window, also where health checks keep the GPUs at work in less "
         "than 1 % of the time. Without such counters it does nothing, and the plan says so. Not for scale-to-keep.",
     )
-    keep: KeepFields | None = Field(default=None, description="Parameters of the pool rule.")
+    keep: Annotated[KeepFields, BeforeValidator(_read_keep)] | None = Field(
+        default=None,
+        description="The pool rule: `careful`, `keen`, or its numbers. Left out: careful below 16 replicas, keen from "
+        "there on, counted before any were lowered. For scale-to-keep, in place of the window.",
+    )
     longest_snooze: Seconds | None = Field(
         default=None, ge=3600, le=365 * 86_400, description="How long an owner may snooze a workload at most."
     )
@@ -283,9 +327,7 @@ DEFAULTS: Mapping[WorkloadClass, PolicyFields] = {
     WorkloadClass.BATCH: PolicyFields(
         window=5 * 3600, grace=3600, highest_chance=0.3, warnings=2, warning_interval=1800
     ),
-    WorkloadClass.SERVING: PolicyFields(
-        window=7200, grace=600, highest_chance=1.0, warnings=1, warning_interval=900, keep=KeepFields()
-    ),
+    WorkloadClass.SERVING: PolicyFields(window=7200, grace=600, highest_chance=1.0, warnings=1, warning_interval=900),
 }
 """What a policy leaves out, by the class of the workload. There is no default action but notify: only what a policy of
 the file says is done."""

@@ -9,15 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from math import ceil, inf
+from math import inf
 
+from gpusteward.analyzer.reclaim.policies.pool_rule import KeepRule
 from gpusteward.analyzer.setting_values import read_zone
 from gpusteward.core.kinds import WorkloadClass
 from gpusteward.core.messages import Message
 from gpusteward.core.settings import InvalidSettingError, parse_duration
 from gpusteward.messages import policies as messages
-
-_ROUNDING = 1e-9
 
 
 class ReclaimAction(StrEnum):
@@ -71,20 +70,6 @@ class Hours:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepRule:
-    """The pool rule: how many replicas stay where replicas are interchangeable, which only a person can know: traffic
-    can go to any of them. What is above is surplus, and is given back by lowering the replicas, longest idle pods
-    first. It gains with size: few replicas have no surplus."""
-
-    window_seconds: float = 7200.0  # W
-    headroom: float = 1.25  # g
-
-    def compute_keep(self, most_active: int) -> int:
-        """How many replicas stay, at least one. `most_active`: at once, over the window."""
-        return ceil(self.headroom * most_active - _ROUNDING) + 1
-
-
-@dataclass(frozen=True, slots=True)
 class Policy:
     """Everything that decides about one workload."""
 
@@ -102,7 +87,8 @@ class Policy:
     on_pressure: bool = False  # act only when a pending pod needs that kind of GPU
     stops_other_pods: bool = False  # pods without GPUs may be stopped as well
     no_requests_seconds: float | None = None  # without requests, they stand for the window; None: they do not
-    keep: KeepRule | None = None  # None: not a pool of interchangeable replicas
+    is_pool: bool = False  # somebody said that its replicas are interchangeable
+    keep: KeepRule | None = None  # of a pool; None: careful or keen, by the number of replicas
     keep_until: float | None = None  # gpusteward.io/keep: unix seconds, infinite for "true"; None: not kept
     longest_snooze_seconds: float = 7 * 86_400.0
     origins: Mapping[str, str] = field(default_factory=dict)  # field -> where it comes from

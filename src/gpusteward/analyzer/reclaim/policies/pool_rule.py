@@ -29,7 +29,7 @@ DAY_MINUTES = 1440
 AROUND_MINUTES = 10
 """Before this time of day and after it: people do not come at the same minute every day."""
 LONGEST_GAP_MINUTES = 2
-"""So many minutes without a sample count as what is around them; a longer gap is not known, and keeps all replicas."""
+"""So many minutes without a sample count as what is before them; a longer gap is not known, and keeps all replicas."""
 LARGE_POOL = 16
 """Replicas from which on the keen rule is the default. On the trace it is regretted too often in smaller pools."""
 START_SECONDS, LONGEST_START_SECONDS = 300.0, 1800.0
@@ -55,6 +55,11 @@ PRESETS: Mapping[str, KeepRule] = {"careful": CAREFUL, "keen": KEEN}
 """Measured on a trace of 143 inference pods, and on made-up demand: `bench/pools.py`."""
 
 
+def choose_rule(keep: KeepRule | None, replicas: int) -> KeepRule:
+    """What a policy says, or the default of this size."""
+    return choose_preset(replicas) if keep is None else keep
+
+
 def choose_preset(replicas: int) -> KeepRule:
     """`replicas`: counted before anything was lowered."""
     return KEEN if replicas >= LARGE_POOL else CAREFUL
@@ -67,6 +72,7 @@ class PoolDecision:
     wanted: int
     remaining: int  # replicas that stay
     keep: int  # that the last minute alone would keep
+    coming: int = 0  # replicas that will be surplus when it has lasted long enough
     surplus_minutes: int = 0  # for how long there has been any
 
     @property
@@ -83,14 +89,15 @@ def decide_pool(minutes: PoolMinutes, rule: KeepRule, *, cycle_seconds: float) -
     kept = compute_keep(minutes, rule, first=count - patience, cycle_seconds=cycle_seconds)
     lacking = np.flatnonzero(kept >= wanted)
     lasted = patience if not len(lacking) else patience - 1 - int(lacking[-1])
-    return PoolDecision(wanted, min(wanted, int(kept.max())), min(wanted, int(kept[-1])), lasted)
+    coming = wanted - int(kept[-lasted:].max()) if lasted else 0
+    return PoolDecision(wanted, min(wanted, int(kept.max())), min(wanted, int(kept[-1])), coming, lasted)
 
 
 def compute_keep(minutes: PoolMinutes, rule: KeepRule, *, first: int, cycle_seconds: float) -> Kept:
     """How many replicas stay by each minute alone, from the entry `first` on."""
     start = START_SECONDS if minutes.start_seconds is None else min(minutes.start_seconds, LONGEST_START_SECONDS)
     window, recent = _minutes(rule.window_seconds), _minutes(rule.recent_seconds)
-    begin = max(0, first - max(window, recent) + 1)
+    begin = max(0, first - max(window, recent) + 1 - LONGEST_GAP_MINUTES)
     active = _bridge(minutes.active[begin:])
     keep = np.ceil(rule.headroom * _trail_quantile(active, window, rule.quantile) - _ROUNDING)
     if recent:
@@ -116,12 +123,10 @@ def _trail_quantile(values: NDArray[np.float64], size: int, quantile: float) -> 
 
 
 def _bridge(active: Counts) -> NDArray[np.float64]:
-    """A short gap counts as the larger of what is before and after it."""
-    values = np.where(active < 0, np.nan, active.astype(np.float64))
-    filled = values
+    """A short gap counts as what is before it: what follows is not known at that time."""
+    filled = np.where(active < 0, np.nan, active.astype(np.float64))
     for _ in range(LONGEST_GAP_MINUTES):
-        before, after = np.append(np.nan, filled[:-1]), np.append(filled[1:], np.nan)
-        filled = np.where(np.isnan(filled), np.fmax(before, after), filled)
+        filled = np.where(np.isnan(filled), np.append(np.nan, filled[:-1]), filled)
     return filled
 
 

@@ -16,11 +16,11 @@ from typing import Any
 from gpusteward.analyzer.reclaim.policies.file import (
     DEFAULTS,
     NO_POLICIES,
-    KeepFields,
     LimitFields,
     Match,
     PolicyFields,
     PolicyFile,
+    make_rule,
     parse_policies,
     read_hours,
 )
@@ -31,7 +31,6 @@ from gpusteward.analyzer.reclaim.policies.policy import (
     INTERCHANGEABLE,
     WARNINGS,
     WINDOW,
-    KeepRule,
     Limits,
     OwnerAnnotations,
     Policy,
@@ -164,8 +163,7 @@ def _apply_pool(
             is_pool, origin = each.is_interchangeable, each_origin
     origins = {**found.origins, "interchangeable": origin}
     if is_pool and kind in POOL_KINDS:
-        keep = values.keep or KeepFields()
-        return replace(found, keep=KeepRule(keep.window, keep.headroom), origins=origins)
+        return replace(found, is_pool=True, keep=make_rule(values.keep), origins=origins)
     if found.action is not ReclaimAction.SCALE_TO_KEEP:
         return replace(found, origins=origins)
     problem = (messages.NOT_A_POOL if kind not in POOL_KINDS else messages.NOT_OPTED_IN).fill(

@@ -1,75 +1,24 @@
-"""Pools in the past: how many of their replicas were active, and what the pool rule would have released (pure)."""
+"""Pools in the past: what the pool rule would have released, from the recorded minutes of their replicas (pure).
+
+The same function as the plan's, on the same kind of input, and in closed loop: the rule sees no more replicas at work
+than its own releases have left, and what does not fit on them is unmet. So minutes are computed in blocks, each again
+until what the rule sees of it no longer changes.
+"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from gpusteward.analyzer.reclaim.policies.policy import KeepRule
-from gpusteward.analyzer.reclaim.replay.intervals import Intervals
-from gpusteward.analyzer.spell_table import STILL_IDLE, Numbers, SpellTable
-from gpusteward.analyzer.tables import Column
+from gpusteward.analyzer.pool_minutes import MINUTE, Counts, PoolMinutes
+from gpusteward.analyzer.reclaim.policies.pool_rule import KeepRule, choose_rule, compute_keep
 
 CYCLE_SECONDS = 300.0
-Counts = NDArray[np.int64]
-
-
-class PoolActivity(NamedTuple):
-    """How many pods of one pool are active and running from each time on."""
-
-    at: Column
-    active: Counts
-    pods: Counts
-    gpus_per_pod: float
-
-    def most_active(self, since: float, until: float) -> int:
-        """The most that were active at once."""
-        first = max(0, int(np.searchsorted(self.at, since, side="right")) - 1)
-        last = int(np.searchsorted(self.at, until, side="right"))
-        return int(self.active[first:last].max(initial=0))
-
-
-def iter_pool_activity(
-    table: SpellTable, intervals: Intervals, workloads: Numbers
-) -> Iterator[tuple[int, PoolActivity]]:
-    """The activity of each of these workloads that holds something. `intervals`: of pods."""
-    held = table.held
-    pod_count = len(table.pods)
-    pod_workload = np.full(pod_count, -1, np.intp)
-    pod_workload[held.pod] = held.workload
-    began, left = np.full(pod_count, np.inf), np.full(pod_count, -np.inf)
-    np.minimum.at(began, held.pod, held.began_at)
-    np.maximum.at(left, held.pod, held.ended_at)
-    np.minimum.at(began, intervals.group, intervals.started_at)
-    gpus = np.bincount(held.pod, weights=held.gpus, minlength=pod_count)
-    by_workload = np.argsort(pod_workload, kind="stable")
-    first_pods = np.searchsorted(pod_workload[by_workload], np.arange(len(table.workloads) + 1))
-    interval_workload = pod_workload[intervals.group]
-    order = np.argsort(interval_workload, kind="stable")
-    first_intervals = np.searchsorted(interval_workload[order], np.arange(len(table.workloads) + 1))
-    for workload in workloads.tolist():
-        pods = by_workload[first_pods[workload] : first_pods[workload + 1]]
-        if len(pods):
-            mine = order[first_intervals[workload] : first_intervals[workload + 1]]
-            over = mine[intervals.ended_by[mine] != STILL_IDLE]
-            gone = pods[np.isfinite(left[pods])]
-            times = (began[pods], left[gone], intervals.started_at[mine], intervals.ended_at[over])
-            yield workload, _add_up(times, gpus_per_pod=float(gpus[pods].mean()))
-
-
-def _add_up(times: Sequence[Column], *, gpus_per_pod: float) -> PoolActivity:
-    """`times`: pods began, pods left, idle intervals began, idle intervals ended."""
-    counts = [len(each) for each in times]
-    at, active, running = np.concatenate(times), np.repeat([1, -1, -1, 1], counts), np.repeat([1, -1, 0, 0], counts)
-    order = np.argsort(at, kind="stable")
-    begins = np.flatnonzero(np.concatenate(([True], np.diff(at[order]) != 0)))
-    return PoolActivity(
-        at[order][begins],
-        np.cumsum(np.add.reduceat(active[order], begins)),
-        np.cumsum(np.add.reduceat(running[order], begins)),
-        gpus_per_pod,
-    )
+BLOCK_MINUTES = 1440
+Numbers = NDArray[np.int64]
 
 
 class PoolRelease(NamedTuple):
@@ -83,68 +32,98 @@ class PoolRelease(NamedTuple):
 
 class PoolReplay(NamedTuple):
     releases: Sequence[PoolRelease]
-    unmet_seconds: float  # of pods
+    unmet_seconds: float  # of replicas
+
+
+@dataclass
+class _Seen:
+    """What the rule sees of a pool whose replicas it has lowered."""
+
+    minutes: PoolMinutes
+    keep: KeepRule | None
+    cycle_minutes: int
+    active: Counts
+    ready: Counts
+    lowered: Numbers  # replicas in each minute
+    kept: dict[KeepRule, Numbers]
+
+    def compute_block(self, first: int, end: int) -> None:
+        """Until it sees what its own releases leave."""
+        wanted = np.maximum(self.minutes.wanted[first:end], 0)
+        for _ in range(end - first):
+            lowered = self._lower(first, end)
+            left = wanted - lowered
+            # Who is not known stays so: -1 is below what is left.
+            active = np.minimum(self.minutes.active[first:end], left).astype(np.int16)
+            ready = np.where(
+                self.minutes.ready[first:end] < 0, -1, np.maximum(0, self.minutes.ready[first:end] - lowered)
+            ).astype(np.int16)
+            has_settled = np.array_equal(active, self.active[first:end]) and np.array_equal(
+                ready, self.ready[first:end]
+            )
+            self.active[first:end], self.ready[first:end], self.lowered[first:end] = active, ready, lowered
+            if has_settled:
+                return
+
+    def _lower(self, first: int, end: int) -> Numbers:
+        """In each minute, by the last cycle before it."""
+        seen = replace(self.minutes.slice(self.minutes.first, self.minutes.first + end))
+        seen = replace(seen, active=self.active[:end], ready=self.ready[:end])
+        cycles = np.array(self._list_cycles(first, end), np.int64)
+        before = int(self.lowered[first - 1]) if first else 0
+        if not len(cycles):
+            return np.full(end - first, before, np.int64)
+        surplus = np.zeros(len(cycles), np.int64)
+        sizes = seen.wanted[cycles - 1].astype(np.int64)
+        for rule in {choose_rule(self.keep, size) for size in np.unique(sizes).tolist()}:
+            kept = self.kept.setdefault(rule, np.zeros(len(self.minutes), np.int64))
+            kept[first:end] = compute_keep(seen, rule, first=first, cycle_seconds=self.cycle_minutes * MINUTE)
+            patience = max(1, round(rule.patience_seconds / MINUTE))
+            padded = np.concatenate((np.full(patience, 1 << 30), kept[:end]))
+            most = sliding_window_view(padded, patience).max(axis=1)[cycles]
+            mine = np.array([choose_rule(self.keep, size) == rule for size in sizes.tolist()])
+            surplus[mine] = np.maximum(0, sizes - most)[mine]
+        surplus[sizes <= 0] = 0
+        found = np.full(end - first, before, np.int64)
+        for cycle, count in zip(cycles.tolist(), surplus.tolist(), strict=True):
+            found[cycle - first :] = count
+        return found
+
+    def _list_cycles(self, first: int, end: int) -> range:
+        """The entries before which a cycle acts: it has seen all that are earlier."""
+        begin = max(first, 1)
+        return range(begin + (-(self.minutes.first + begin)) % self.cycle_minutes, end, self.cycle_minutes)
 
 
 def follow_pool(
-    activity: PoolActivity, rule: KeepRule, *, grace: float, until: float, since: float = 0.0
+    minutes: PoolMinutes, keep: KeepRule | None, *, cycle_seconds: float = CYCLE_SECONDS, since: float = 0.0
 ) -> PoolReplay:
-    """The pool rule, cycle by cycle. The first window only looks; a surplus must last for the grace period. What was
-    unmet is counted from `since` on."""
-    if not len(activity.at):
-        return PoolReplay([], 0.0)
-    times = np.arange(activity.at[0], until, CYCLE_SECONDS)
-    if not len(times):
-        return PoolReplay([], 0.0)
-    active, pods = _most_per_cycle(activity, times)
-    keep = np.array([rule.compute_keep(int(each)) for each in range(int(active.max(initial=0)) + 1)])
-    most = _trailing(active, int(rule.window_seconds // CYCLE_SECONDS) + 1, np.maximum)
-    surplus = np.maximum(0, pods - keep[most])
-    surplus[: int(rule.window_seconds // CYCLE_SECONDS)] = 0
-    released = _trailing(surplus, int(grace // CYCLE_SECONDS) + 1, np.minimum)
-    # A cycle acts on what it has seen: the replicas of the next cycle are those that it leaves.
-    unmet = np.maximum(0, active[1:] - (pods[1:] - released[:-1]))[times[1:] >= since].sum() * CYCLE_SECONDS
-    return PoolReplay(list(_pair_releases(times, released, pods, until)), float(unmet))
+    """`keep`: None: the default of its size. Releases and what was unmet are counted from `since` on."""
+    count, cycle = len(minutes), max(1, round(cycle_seconds / MINUTE))
+    seen = _Seen(minutes, keep, cycle, minutes.active.copy(), minutes.ready.copy(), np.zeros(count, np.int64), {})
+    for first in range(0, count, BLOCK_MINUTES):
+        seen.compute_block(first, min(count, first + BLOCK_MINUTES))
+    begin = max(0, int(since // MINUTE) - minutes.first)
+    left = minutes.wanted.astype(np.int64) - seen.lowered
+    unmet = np.where(minutes.active > left, minutes.active - left, 0)[begin:].sum() * MINUTE
+    return PoolReplay([each for each in _pair_releases(minutes, seen.lowered) if each.at >= since], float(unmet))
 
 
-def _most_per_cycle(activity: PoolActivity, times: Column) -> tuple[Counts, Counts]:
-    """The most active pods in the cycle that ends at each time, and the pods at that time."""
-    ends = np.searchsorted(activity.at, times, side="right") - 1
-    begins = np.concatenate(([0], ends[:-1]))
-    inside = np.concatenate((activity.active, [0]))  # `reduceat` needs an end
-    pairs = np.stack((begins, ends + 1), axis=1).ravel()
-    most = np.maximum.reduceat(inside, np.minimum(pairs, len(inside) - 1))[::2]
-    return most.astype(np.int64), activity.pods[ends].astype(np.int64)
-
-
-def _trailing(column: Counts, size: int, combine: np.ufunc) -> Counts:
-    """The largest or smallest of the last `size` values, by doubling: no window is walked twice."""
-    result, covered = column.copy(), 1
-    while covered < size:
-        shift = min(covered, size - covered)
-        shifted = result.copy()
-        shifted[shift:] = combine(result[shift:], result[:-shift])
-        if combine is np.minimum:
-            shifted[:shift] = 0  # not looked at for that long yet
-        result, covered = shifted, covered + shift
-    return result
-
-
-def _pair_releases(times: Column, released: Counts, pods: Counts, until: float) -> Iterator[PoolRelease]:
-    """The replicas given back last are needed again first. Pods that disappear were not needed."""
+def _pair_releases(minutes: PoolMinutes, lowered: Numbers) -> Iterator[PoolRelease]:
+    """The replicas given back last are needed again first. Replicas that nobody wants any more were not needed."""
     stack: list[tuple[float, int]] = []
-    changes = np.diff(released, prepend=0)
-    lost = np.diff(pods, prepend=pods[0]) < 0
+    changes = np.diff(lowered, prepend=0)
+    lost = np.diff(minutes.wanted, prepend=minutes.wanted[:1]) < 0
     for row in np.flatnonzero(changes).tolist():
-        at, change = float(times[row]), int(changes[row])
+        at, change = (minutes.first + row) * MINUTE, int(changes[row])
         if change > 0:
             stack.append((at, change))
         while change < 0:
             begun, count = stack.pop()
             taken = min(count, -change)
-            yield PoolRelease(begun, at, taken, not bool(lost[row]))
+            yield PoolRelease(begun, at, taken, not bool(lost[max(0, row - 1) : row + 1].any()))
             change += taken
             if count > taken:
                 stack.append((begun, count - taken))
     for begun, count in stack:
-        yield PoolRelease(begun, until, count, False)
+        yield PoolRelease(begun, minutes.end * MINUTE, count, False)

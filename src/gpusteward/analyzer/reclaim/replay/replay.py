@@ -3,26 +3,31 @@
 A release is regretted if work came back within `regret_seconds` after it: the workload was needed again. For a pool,
 the replica that was given back last is the first that is needed again.
 
+Pools are replayed by the function that plans, on the minutes that the ledger keeps of their replicas; a pool without
+these releases nothing.
+
 A release shortly before the end counts as not regretted: work did not come back in the time that is known.
 
 Not replayed, because the past does not tell: budgets, pressure of pending pods, snoozes and annotations. A policy that
 waits for pressure is replayed as if there had always been some.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from gpusteward.analyzer.reclaim.policies.policy import Hours, KeepRule, Policy, ReclaimAction
+from gpusteward.analyzer.pool_minutes import PoolMinutes
+from gpusteward.analyzer.reclaim.policies.policy import Hours, Policy, ReclaimAction
+from gpusteward.analyzer.reclaim.policies.pool_rule import KeepRule
 from gpusteward.analyzer.reclaim.replay.intervals import Intervals, PastChances, find_intervals
-from gpusteward.analyzer.reclaim.replay.pools import PoolActivity, follow_pool, iter_pool_activity
+from gpusteward.analyzer.reclaim.replay.pools import CYCLE_SECONDS, PoolReplay, follow_pool
 from gpusteward.analyzer.spell_table import ENDS, Mask, Numbers, SpellTable
 from gpusteward.analyzer.tables import PROOFS, SIGNATURES, Column
 from gpusteward.core.idle_spells import SpellEnd
-from gpusteward.core.kinds import POOL_KINDS
 from gpusteward.core.node.containers import WorkloadKey
 from gpusteward.core.verdicts import Proof, Step
 
@@ -115,12 +120,9 @@ class _Period:
     since: float
     until: float
     prices: Column  # of a GPU-hour, by workload
-
-    @cached_property
-    def pools(self) -> dict[int, PoolActivity]:
-        """The activity of workloads of which somebody may say that their replicas are interchangeable."""
-        numbers = [number for number, key in enumerate(self.table.workloads) if key.kind in POOL_KINDS]
-        return dict(iter_pool_activity(self.table, self.pods, np.array(numbers, np.intp)))
+    pools: Mapping[WorkloadKey, PoolMinutes]
+    cycle_seconds: float
+    followed: dict[tuple[WorkloadKey, KeepRule | None], PoolReplay] = field(default_factory=dict)
 
     @cached_property
     def oracle_gpu_hours(self) -> float:
@@ -161,11 +163,14 @@ def replay(
     *,
     since: float,
     price_of: PriceOf = lambda _key, _model: 0.0,
+    pools: Mapping[WorkloadKey, PoolMinutes] = MappingProxyType({}),
+    cycle_seconds: float = CYCLE_SECONDS,
     regret_seconds: float = REGRET_SECONDS,
     with_frontier: bool = True,
 ) -> Replay:
-    """Replay a policy from `since` to the end of the spells, beside the present policy and fixed windows."""
-    period = _make_period(table, since, price_of)
+    """Replay a policy from `since` to the end of the spells, beside the present policy and fixed windows. `pools`: what
+    their replicas did in each minute, a week before `since` too."""
+    period = _make_period(table, since, price_of, pools, cycle_seconds)
     policies, now = _share(map(policy_of, table.workloads)), _share(map(present, table.workloads))
     releases, totals = _run(period, Variant("policy", policies), regret_seconds)
     others = [Variant("present policy", now)]
@@ -212,7 +217,13 @@ def _list(period: _Period, policies: Sequence[Policy], releases: _Releases, rows
         )
 
 
-def _make_period(table: SpellTable, since: float, price_of: PriceOf) -> _Period:
+def _make_period(
+    table: SpellTable,
+    since: float,
+    price_of: PriceOf,
+    pools: Mapping[WorkloadKey, PoolMinutes],
+    cycle_seconds: float,
+) -> _Period:
     """Only what reclaim may act on: proven by signals that include all of the time, with a reclaimable signature."""
     is_proven = (table.proof == PROOFS.index(Proof.INTEGRATED)) & _RECLAIMABLE[table.signature]
     proven = table.take(is_proven)
@@ -234,6 +245,8 @@ def _make_period(table: SpellTable, since: float, price_of: PriceOf) -> _Period:
         since=since,
         until=table.at,
         prices=np.array(prices, np.float64),
+        pools=pools,
+        cycle_seconds=cycle_seconds,
     )
 
 
@@ -265,11 +278,10 @@ def _run(period: _Period, variant: Variant, regret_seconds: float) -> tuple[_Rel
 
 
 def _with_window(policy: Policy, seconds: float, ignores_chance: bool) -> Policy:
-    """A fixed window acts at its end, without grace; one of the slider keeps everything else."""
-    keep = policy.keep and KeepRule(seconds, policy.keep.headroom)
+    """A fixed window acts at its end, without grace; one of the slider keeps everything else, and the pool rule."""
     if ignores_chance:
-        return replace(policy, window_seconds=seconds, grace_seconds=0.0, warnings=1, highest_chance=None, keep=keep)
-    return replace(policy, window_seconds=seconds, keep=keep)
+        return replace(policy, window_seconds=seconds, grace_seconds=0.0, warnings=1, highest_chance=None)
+    return replace(policy, window_seconds=seconds)
 
 
 class _Rule(NamedTuple):
@@ -325,7 +337,7 @@ def _make_releases(
 
 
 def _is_pool(policy: Policy) -> bool:
-    return policy.action is ReclaimAction.SCALE_TO_KEEP and policy.keep is not None
+    return policy.action is ReclaimAction.SCALE_TO_KEEP and policy.is_pool
 
 
 def _find_rule(policy: Policy) -> _Rule | None:
@@ -368,16 +380,18 @@ def _release_replicas(period: _Period, policies: Sequence[Policy], regret_second
     """Of pools: the releases, and the GPU-hours of replicas that were needed before they were back."""
     rows: list[tuple[int, float, float, float, int, bool]] = []
     unmet = 0.0
-    for workload, activity in period.pools.items():
-        policy = policies[workload]
-        if policy.keep is None or not _is_pool(policy):
+    for workload, key in enumerate(period.table.workloads):
+        minutes, policy = period.pools.get(key), policies[workload]
+        if minutes is None or not _is_pool(policy):
             continue
-        pool = follow_pool(activity, policy.keep, grace=policy.grace_seconds, since=period.since, until=period.until)
-        unmet += pool.unmet_seconds * activity.gpus_per_pod / _HOUR
+        pool = period.followed.get((key, policy.keep))
+        if pool is None:
+            pool = follow_pool(minutes, policy.keep, cycle_seconds=period.cycle_seconds, since=period.since)
+            period.followed[key, policy.keep] = pool
+        unmet += pool.unmet_seconds * minutes.gpus / _HOUR
         for at, until, replicas, was_needed in pool.releases:
-            if at >= period.since:
-                is_regretted = was_needed and until - at <= regret_seconds
-                rows.append((workload, at, until, replicas * activity.gpus_per_pod, replicas, is_regretted))
+            is_regretted = was_needed and until - at <= regret_seconds
+            rows.append((workload, at, until, replicas * minutes.gpus, replicas, is_regretted))
     workload_, at_, until_, gpus_, replicas_, regretted_ = zip(*rows, strict=True) if rows else [()] * 6
     return _Releases(
         workload=np.array(workload_, np.intp),

@@ -15,6 +15,7 @@ from gpusteward.analyzer.api.dependencies import ApiDependencies, Dependencies
 from gpusteward.analyzer.api.http.concurrency_limits import query_ledger
 from gpusteward.analyzer.api.http.problems import ProblemError
 from gpusteward.analyzer.api.http.responses import DocumentedRoute, format_utc, send_json
+from gpusteward.analyzer.pool_minutes import LONGEST_MINUTES, MINUTE
 from gpusteward.analyzer.prices import PriceList
 from gpusteward.analyzer.reclaim.policies.file import PolicyFile, parse_policies
 from gpusteward.analyzer.reclaim.policies.resolve import WorkloadMetadata, resolve_policy
@@ -158,6 +159,8 @@ def _run(dependencies: ApiDependencies, file: PolicyFile, period: ReplayPeriod, 
         _resolve_with(file),
         _resolve_with(dependencies.policies.current),
         since=since,
+        pools=dependencies.ledger.read_pools(since - LONGEST_MINUTES * MINUTE, visible=dependencies.visible),
+        cycle_seconds=float(dependencies.settings.current.scheduler.interval),
         price_of=lambda key, model: prices.micros_per_gpu_hour(model, key.namespace) / 1e6,
         regret_seconds=period.regret_minutes * 60,
         with_frontier=period.frontier,
