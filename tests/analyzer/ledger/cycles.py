@@ -59,6 +59,16 @@ def cycles(rows: Rows, minutes: Iterable[float], **options: Any) -> list[Result]
     return [cycle(rows, START + 60 * minute, **options) for minute in minutes]
 
 
+def remember(results: Iterable[Result]) -> list[Result]:
+    """The same cycles of one analyzer, which remembers since when its workloads are idle."""
+    history, found = VerdictHistory(), []
+    for result in results:
+        verdicts, history = judge(result.verdicts.usage, result.settings.rules, history, now=result.at)
+        workloads = judge_workloads(verdicts, result.settings.rules)
+        found.append(replace(result, verdicts=verdicts, workloads=workloads))
+    return found
+
+
 def open_ledger(url: str, **options: Any) -> Ledger:
     return Ledger(LedgerSettings(url=url, **options))
 

@@ -25,6 +25,7 @@ from tests.analyzer.ledger.cycles import (
     open_ledger,
     read_ledger,
     read_table,
+    remember,
 )
 from tests.analyzer.usage_tables import GIB, allocation, signal
 
@@ -363,7 +364,8 @@ def test_all_existing_gpus_are_recorded_allocated_or_not(ledger):
 
 
 def test_a_verdict_is_written_only_when_it_changes(ledger):
-    record(ledger, *cycles([(allocation(0), WORKING)], [0, 5, 10]), *cycles([(allocation(0), RESTING)], [15, 20]))
+    works, rests = cycles([(allocation(0), WORKING)], [0, 5, 10]), cycles([(allocation(0), RESTING)], [15, 20])
+    record(ledger, *works, *remember(rests))
     changes = read_table(ledger.engine, "verdict_changes")
     assert [(row["at_ms"], row["activity"], row["gpus"], row["idle_gpus"]) for row in changes] == [
         (hour(), "active", 1, 0),

@@ -6,18 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sqlalchemy import select
 
 from gpusteward.analyzer.judge.history import VerdictHistory
 from gpusteward.analyzer.judge.judge import judge
 from gpusteward.analyzer.judge.workloads import judge_workloads
 from gpusteward.analyzer.ledger.database.db_engine import open_engine
+from gpusteward.analyzer.ledger.database.schema import verdict_changes
 from gpusteward.analyzer.ledger.database.schema_version import create_tables
 from gpusteward.analyzer.ledger.spells.restore_state import restore_history
 from gpusteward.analyzer.tables import SIGNATURES
 from gpusteward.core.node.containers import Workload
 from gpusteward.core.usages import Measure, Stat
 from gpusteward.core.verdicts import Signature
-from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, Rows, cycle, record_all
+from tests.analyzer.ledger.cycles import RESTING, SETTINGS, START, WORKING, Rows, cycle, record_all, remember
 from tests.analyzer.usage_tables import allocation
 
 OLD = START - 86_400.0
@@ -44,7 +46,7 @@ def first_window(rows: Rows, at: float) -> float:
 
 def test_an_idle_workload_is_idle_since_before_the_restart(database_url: str):
     rows = [(allocation(0, started_at=OLD), RESTING)]
-    record_all(database_url, [cycle(rows, START + 300 * number) for number in range(10)])
+    record_all(database_url, remember(cycle(rows, START + 300 * number) for number in range(10)))
     before = first_window(rows, START)
     assert idle_since(database_url, rows, START + 3000) == [before] != [first_window(rows, START + 3000)]
 
@@ -142,3 +144,24 @@ def test_idle_time_of_a_server_whose_metrics_ended_has_no_work_in_it_that_a_rest
     worked_at = START + 300 * 14
     assert known.unused_work_at[0] == worked_at
     assert max(restored.idle_since[0], np.nan_to_num(restored.unused_work_at[0])) >= worked_at
+
+
+def test_never_idle_over_a_gap_that_nobody_measured_after_a_restart(database_url: str):
+    """The workload is idle before the gap and after it, with the same verdict: what happened between is not known."""
+    rows = [(allocation(0, started_at=OLD), RESTING)]
+    after = START + 39_600
+    results = remember(cycle(rows, at + 300 * number) for at in (START, after) for number in range(4))
+    record_all(database_url, results)
+    running = float(results[-1].workloads.idle_since[0]) - START
+    assert running > 39_000 - 600
+    assert idle_since(database_url, rows, after + 1200) == [pytest.approx(running, abs=1)]
+
+
+def test_an_unchanged_begin_of_idle_time_is_written_once(database_url: str):
+    rows = [(allocation(0, started_at=OLD), RESTING)]
+    record_all(database_url, remember(cycle(rows, START + 300 * number) for number in range(10)))
+    engine = open_engine(database_url)
+    with engine.connect() as connection:
+        written = connection.execute(select(verdict_changes.c.idle_since_ms)).scalars().all()
+    engine.dispose()
+    assert len(written) == 1

@@ -40,7 +40,7 @@ from gpusteward.analyzer.ledger.identities import Attributes
 from gpusteward.analyzer.ledger.idle_correction import correct_idle_time
 from gpusteward.analyzer.ledger.ineffective_time import OpenIneffective, read_ineffective, write_ineffective
 from gpusteward.analyzer.ledger.spells.idle_spells import OpenSpells, interrupt_spells, read_open_spells, write_spells
-from gpusteward.analyzer.ledger.verdict_changes import LastVerdicts, VerdictWords, share_words
+from gpusteward.analyzer.ledger.verdict_changes import LastVerdict, LastVerdicts, share_verdict
 from gpusteward.core.node.containers import WorkloadKey
 
 _ALLOCATION_RULES = {column.name: REPLACE for column in allocations.columns} | {
@@ -251,6 +251,11 @@ def _read_last_verdicts(connection: Connection) -> LastVerdicts:
     owner = (changes.owner_kind, changes.namespace, changes.owner_name, changes.cluster)
     is_same = and_(*(column == existing.c[column.name] for column in owner))
     last = select(func.max(changes.id)).select_from(verdict_changes.join(existing, is_same)).group_by(*owner)
-    words = [changes[name] for name in VerdictWords._fields]
-    rows = connection.execute(select(*owner, *words).where(changes.id.in_(last)))
-    return LastVerdicts({WorkloadKey(*row[: len(owner)]): share_words(*row[len(owner) :]) for row in rows})
+    columns = [changes[name] for name in LastVerdict._fields]
+    rows = connection.execute(select(*owner, *columns).where(changes.id.in_(last)))
+    verdicts: dict[WorkloadKey, LastVerdict] = {}
+    for row in rows:
+        *words, since = row[len(owner) :]
+        shared = share_verdict(*words)
+        verdicts[WorkloadKey(*row[: len(owner)])] = shared if since is None else shared._replace(idle_since_ms=since)
+    return LastVerdicts(verdicts)

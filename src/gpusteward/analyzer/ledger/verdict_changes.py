@@ -1,4 +1,8 @@
-"""Verdicts of workloads that differ from the last recorded ones: only those are written."""
+"""Verdicts of workloads that differ from the last recorded ones: only those are written.
+
+Idle time that begins later under the same verdict is a change too: after a gap that nobody measured, or with a new pod.
+Otherwise a restart would restore the earlier begin, and reclaim would count time that nobody has seen.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,19 +16,30 @@ from gpusteward.analyzer.ledger.identities import clean_text
 from gpusteward.analyzer.tables import ACTIVITIES, SIGNATURES, STATES
 from gpusteward.core.node.containers import WorkloadKey
 
+LATER_MS = 1000
+"""A begin that moves by less is the same one, rounded in another way."""
 
-class VerdictWords(NamedTuple):
-    """What counts as a change if it differs."""
+
+class LastVerdict(NamedTuple):
+    """What counts as a change if it differs; of idle time, if it begins later."""
 
     activity: str
     signature: str
     state: str
+    idle_since_ms: int | None = None
+
+    def is_followed_by(self, new: "LastVerdict") -> bool:
+        """Whether there is nothing new in it."""
+        if self[:3] != new[:3]:
+            return False
+        before, now = self.idle_since_ms, new.idle_since_ms
+        return before is None or now is None or now <= before + LATER_MS
 
 
 @lru_cache(maxsize=1000)
-def share_words(activity: str, signature: str, state: str) -> VerdictWords:
+def share_verdict(activity: str, signature: str, state: str) -> LastVerdict:
     """The same object for the same words: 50,000 workloads share a few."""
-    return VerdictWords(activity, signature, state)
+    return LastVerdict(activity, signature, state)
 
 
 class VerdictChange(NamedTuple):
@@ -43,8 +58,9 @@ class VerdictChange(NamedTuple):
     idle_since_ms: int | None
 
     @property
-    def words(self) -> VerdictWords:
-        return share_words(self.activity, self.signature, self.state)
+    def verdict(self) -> LastVerdict:
+        shared = share_verdict(self.activity, self.signature, self.state)
+        return shared if self.idle_since_ms is None else shared._replace(idle_since_ms=self.idle_since_ms)
 
 
 @dataclass
@@ -61,36 +77,44 @@ class VerdictChanges:
 class LastVerdicts:
     """The last verdict of every workload that exists."""
 
-    def __init__(self, words: dict[WorkloadKey, VerdictWords] | None = None) -> None:
-        self._words = words or {}
+    def __init__(self, verdicts: dict[WorkloadKey, LastVerdict] | None = None) -> None:
+        self._verdicts = verdicts or {}
 
     def copy(self) -> "LastVerdicts":
-        return LastVerdicts(dict(self._words))
+        return LastVerdicts(dict(self._verdicts))
 
     def compare(self, workloads: WorkloadTable) -> VerdictChanges:
         """A workload that disappeared and reappears is new: its earlier verdict no longer counts."""
         codes = (workloads.activity.tolist(), workloads.signature.tolist(), workloads.state.tolist())
+        begins = np.nan_to_num(workloads.idle_since * 1000, nan=_NEVER).tolist()
         changes = VerdictChanges()
-        for row, (key, code) in enumerate(zip(workloads.keys, zip(*codes, strict=True), strict=True)):
-            if self._words.get(key) != _WORDS[code]:
+        for row, (key, begin, code) in enumerate(zip(workloads.keys, begins, zip(*codes, strict=True), strict=True)):
+            last, words = self._verdicts.get(key), _VERDICTS[code]
+            since = last.idle_since_ms if last is not None else None
+            is_same = last is not None and last[:3] == words[:3]
+            if not is_same or (since is not None and begin > since + LATER_MS):
                 changes.changed[key] = _make_change(workloads, row)
-        if len(self._words) + sum(key not in self._words for key in changes.changed) > len(workloads):
+        if len(self._verdicts) + sum(key not in self._verdicts for key in changes.changed) > len(workloads):
             existing = set(workloads.keys)
-            changes.removed = [key for key in self._words if key not in existing]
+            changes.removed = [key for key in self._verdicts if key not in existing]
         return changes
 
     def select_unrecorded(self, changes: VerdictChanges) -> Iterator[VerdictChange]:
         """Those of the changes that differ from the last verdicts."""
-        return (change for key, change in changes.changed.items() if self._words.get(key) != change.words)
+        for key, change in changes.changed.items():
+            last = self._verdicts.get(key)
+            if last is None or not last.is_followed_by(change.verdict):
+                yield change
 
     def apply(self, changes: VerdictChanges) -> None:
         for key in changes.removed:
-            self._words.pop(key, None)
-        self._words.update((key, change.words) for key, change in changes.changed.items())
+            self._verdicts.pop(key, None)
+        self._verdicts.update((key, change.verdict) for key, change in changes.changed.items())
 
 
-_WORDS: dict[tuple[int, int, int], VerdictWords] = {
-    (activity, signature, state): share_words(
+_NEVER = -1.0
+_VERDICTS: dict[tuple[int, int, int], LastVerdict] = {
+    (activity, signature, state): share_verdict(
         ACTIVITIES[activity].value, SIGNATURES[signature].value, STATES[state].value
     )
     for activity in range(len(ACTIVITIES))
@@ -103,7 +127,7 @@ _WORDS: dict[tuple[int, int, int], VerdictWords] = {
 def _make_change(workloads: WorkloadTable, row: int) -> VerdictChange:
     key = workloads.keys[row]
     score, since = workloads.score[row], workloads.idle_since[row]
-    words = _WORDS[int(workloads.activity[row]), int(workloads.signature[row]), int(workloads.state[row])]
+    words = _VERDICTS[int(workloads.activity[row]), int(workloads.signature[row]), int(workloads.state[row])]
     return VerdictChange(
         cluster=clean_text(key.cluster),
         owner_kind=clean_text(key.kind),
