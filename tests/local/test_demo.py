@@ -43,7 +43,7 @@ def is_alive(group: int) -> bool:
 
 
 NOT_AT_FIRST = {Signature.STALLED, Signature.NO_REQUESTS, Signature.ASLEEP}
-"""Requests are not read here, and what a GPU may draw that waits is learned from idle ones first."""
+"""May come later: silence needs a window of requests, and what a GPU may draw that waits is learned from idle ones."""
 
 
 @pytest.mark.timeout(240)
@@ -53,7 +53,7 @@ def test_it_starts_has_verdicts_and_reports_and_leaves_nothing_behind(tmp_path: 
         demo.wait_for_address(90)
         found = demo.wait_for("/api/v1/workloads?limit=500", 120)
         assert {each["activity"] for each in found["items"]} >= {"active", "idle"}
-        assert {each["signature"] for each in found["items"]} == set(Signature) - NOT_AT_FIRST, "in the first result"
+        assert {each["signature"] for each in found["items"]} >= set(Signature) - NOT_AT_FIRST, "in the first result"
         node = demo.get("/api/v1/allocations?activity=active&limit=1")["items"][0]["node"]
         assert demo.get(f"/api/v1/nodes/{node}/processes")["processes"]
         [pair] = [each for each in demo.get("/api/v1/allocations?limit=1000")["items"] if each["used_by"]]
