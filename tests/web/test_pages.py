@@ -22,9 +22,9 @@ PAGES = {
     "node": ("#/nodes?node=a100-80gb-003", "of 208 GPUs are free"),
     "actions": ("#/actions", None),
     "policies": ("#/policies", None),
-    "sources": ("#/sources", "40 of 40 exporters respond"),
-    "targets": ("#/sources?tab=targets", "40 of 40 exporters respond"),
-    "deliveries": ("#/sources?tab=deliveries", "40 of 40 exporters respond"),
+    "sources": ("#/sources", "42 of 42 exporters respond"),
+    "targets": ("#/sources?tab=targets", "42 of 42 exporters respond"),
+    "deliveries": ("#/sources?tab=deliveries", "42 of 42 exporters respond"),
     "wall": ("#/wall", "GPUs are held and idle"),
     "sign-in": ("#/sign-in", "You are not signed in"),
 }
@@ -239,7 +239,7 @@ def test_a_node_has_its_readings_its_mig_layout_to_scale_and_its_holders(browser
 def test_the_page_of_sources_has_every_exporter(browser: Browser, demo: Program):
     with visit(browser, demo.url) as visitor:
         page = visitor.open("#/sources?tab=targets")
-        assert page.locator("tbody tr").count() == 40
+        assert page.locator("tbody tr").count() == 42
         states = demo.get("/api/v1/sources")["states"]
         page.get_by_role("searchbox", name="Search exporters").fill("h100")
         expect(page.locator("tbody tr")).to_have_count(sum("h100" in each["target"] for each in states))

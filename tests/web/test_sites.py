@@ -199,6 +199,10 @@ def receiver() -> Iterator[Receiver]:
         yield started
 
 
+GIVEN_UP_SECONDS = 120
+"""A receiver that rejects a message is asked five times, with growing waits."""
+
+
 @pytest.fixture(scope="module")
 def no_prices(bundle: UiBundle, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     values = (
@@ -228,7 +232,7 @@ def test_without_prices_every_page_counts_gpu_hours_and_shows_no_money(browser: 
 
 
 def test_a_dead_delivery_is_shown_to_a_viewer_who_cannot_retry_it(browser: Browser, no_prices: Program):
-    wait_until(lambda: bool(no_prices.get("/api/v1/deliveries?state=dead")["items"]))
+    wait_until(lambda: bool(no_prices.get("/api/v1/deliveries?state=dead")["items"]), GIVEN_UP_SECONDS)
     with visit(browser, no_prices.url) as visitor:
         page = visitor.open("#/sources?tab=deliveries&state=dead")
         row = page.locator("tbody tr").first
@@ -240,7 +244,7 @@ def test_a_dead_delivery_is_shown_to_a_viewer_who_cannot_retry_it(browser: Brows
 
 
 def test_an_operator_retries_a_dead_delivery_and_it_arrives(browser: Browser, no_prices: Program, receiver: Receiver):
-    wait_until(lambda: bool(no_prices.get("/api/v1/deliveries?state=dead")["items"]))
+    wait_until(lambda: bool(no_prices.get("/api/v1/deliveries?state=dead")["items"]), GIVEN_UP_SECONDS)
     receiver.fault = ""
     dead = [each["id"] for each in no_prices.get("/api/v1/deliveries?state=dead")["items"]]
     with visit(browser, no_prices.url) as visitor:
