@@ -69,8 +69,9 @@ def read_pins(name: str) -> dict[str, set[str]]:
     }
 
 
-def test_a_plain_install_has_what_every_image_has_except_model_sdks():
-    sdks = PROJECT["project"]["optional-dependencies"]["ai"]
+def test_a_plain_install_has_what_every_image_has_except_the_sdks_of_models_and_assistants():
+    extras = PROJECT["project"]["optional-dependencies"]
+    sdks = [*extras["ai"], *extras["mcp"]]
     wanted = {each for group in GROUPS.values() for each in group}
     assert {*PROJECT["project"]["dependencies"], *sdks} == wanted
     assert not {*PROJECT["project"]["dependencies"]} & {*sdks}

@@ -195,7 +195,7 @@ def test_without_a_ledger_a_workload_has_its_verdict_and_no_history(browser: Bro
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
     with Receiver() as started:
-        started.fault = "404"
+        started.fault = "400"
         yield started
 
 
@@ -236,7 +236,7 @@ def test_a_dead_delivery_is_shown_to_a_viewer_who_cannot_retry_it(browser: Brows
     with visit(browser, no_prices.url) as visitor:
         page = visitor.open("#/sources?tab=deliveries&state=dead")
         row = page.locator("tbody tr").first
-        expect(row).to_contain_text("HTTP 404")
+        expect(row).to_contain_text("HTTP 400")
         expect(row).to_contain_text("ops")
         expect(page.get_by_text("needs the role operator")).to_be_visible()
         expect(row.get_by_role("button", name="Retry")).to_be_disabled()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -42,7 +42,10 @@ class Running:
 
 
 def idle_result(settings: Settings, *, at: float) -> Result:
-    return result_of(GPUS, [IDLE, BUSY], settings=settings, at=at)
+    """Idle since the same time in every cycle."""
+    result = result_of(GPUS, [IDLE, BUSY], settings=settings, at=at)
+    begins = result.workloads.idle_since - (at - NOW)
+    return replace(result, workloads=replace(result.workloads, idle_since=begins))
 
 
 @contextmanager
