@@ -1,11 +1,13 @@
 """What the replicas of a pool did in each minute: what the ledger keeps, and what the pool rule reads."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gpusteward.core.node.containers import WorkloadKey
 
 Counts = NDArray[np.int16]
 
@@ -73,3 +75,9 @@ class ManagedPool(NamedTuple):
     wanted: int | None = None  # replicas before any were lowered; None: none are
     raised_at: float | None = None  # when some were given back last
     start_seconds: float | None = None  # from creation to Ready
+
+
+def find_renamed(keys: Iterable[WorkloadKey], wanted: WorkloadKey) -> WorkloadKey:
+    """The only one of its name in any cluster: an action that was begun before its cluster had a name has none."""
+    named = [key for key in keys if key.without_cluster == wanted.without_cluster]
+    return named[0] if len(named) == 1 else wanted

@@ -27,6 +27,7 @@ from gpusteward.analyzer.pool_minutes import (
     Counts,
     ManagedPool,
     PoolMinutes,
+    find_renamed,
 )
 from gpusteward.analyzer.results import Result
 from gpusteward.analyzer.sources.usage_source import Chart, UsageSource
@@ -78,7 +79,11 @@ class PoolWatch:
         """All known minutes of each pool. Raises SourceError."""
         if self._known is None:
             self._known = dict(self._read_minutes(result.at - LONGEST_MINUTES * MINUTE))
-        managed = self._read_managed()
+        table = result.workloads
+        managed = {
+            key if table.find(key) is not None else find_renamed(table.keys, key): pool
+            for key, pool in self._read_managed().items()
+        }
         pools = list(_choose_pools(result, managed))
         counted: dict[WorkloadKey, PoolMinutes] = {}
         for batch in _make_batches(pools):

@@ -27,6 +27,7 @@ def lose_ledger(world: World, mode: str = "enforce") -> None:
     world.settings = world.make_settings(mode)
     world.on_step = lambda _step, _action: None
     world.leads = False
+    world.minutes = dict(world.result.pools) if world.result else {}  # it recorded them until now
     world.start()
 
 

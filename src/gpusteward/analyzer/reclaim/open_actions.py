@@ -6,6 +6,7 @@ leads the ledger: only the Lease is needed, so that two analyzers do not work on
 
 from collections.abc import Sequence
 
+from gpusteward.analyzer.pool_minutes import find_renamed
 from gpusteward.analyzer.reclaim.cluster import Reading, count_gpus
 from gpusteward.analyzer.reclaim.components import ReclaimComponents
 from gpusteward.analyzer.reclaim.decisions.past import PastActions, find_end
@@ -148,7 +149,8 @@ class OpenActions:
     def _give_back(self, action: Action, result: Result) -> None:
         """What a lowered pool needs again, by the rule that has lowered it: in this cycle, in every mode, whatever the
         switch says. Of a pool whose replicas are not known all of them."""
-        minutes = result.pools.get(action.workload)
+        key = action.workload if action.workload in result.pools else find_renamed(result.pools, action.workload)
+        minutes = result.pools.get(key)
         if minutes is None:  # not read in this cycle
             return
         wanted, running = read_original(action), read_keep(action)
