@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gpusteward.agent.collector_runner import CollectorRunner
+from gpusteward.agent.node_source import SimulatedSource
 from gpusteward.agent.settings.table import read_settings
 from gpusteward.analyzer.settings.file import SettingsFile
 from gpusteward.analyzer.settings.flags import flags_from
@@ -86,7 +88,11 @@ def test_built_images_are_targets_of_the_dockerfile_with_its_ports():
 
 def test_the_agents_accept_their_commands_and_are_different_nodes():
     settings = [read_settings(SERVICES[name]["command"][1:], {}) for name in AGENTS]
-    assert len({each.node_name for each in settings}) == len({each.simulate_seed for each in settings}) == 3
+    nodes = [SimulatedSource(each.node_name, loads=each.simulate_loads) for each in settings]
+    snapshots = [node.read(frozenset(), now=1e9, runner=CollectorRunner()) for node in nodes]
+    uuids = [{each.gpu.uuid for each in snapshot.readings} for snapshot in snapshots]
+    assert len({each.node_name for each in settings}) == 3
+    assert len(set.union(*uuids)) == sum(map(len, uuids)) > 3
 
 
 def test_the_analyzer_accepts_its_command(tmp_path: Path):

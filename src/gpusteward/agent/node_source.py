@@ -1,6 +1,7 @@
 """Snapshots of a real node: reads NVML, /proc, the kubelet and the pods, and joins the results."""
 
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -264,7 +265,8 @@ class SimulatedSource:
         from gpusteward.simulate.fleets import default_node  # half a megabyte that a real node does not need
         from gpusteward.simulate.loads import parse_load
 
-        self._node = default_node(1, name=node)  # always the same numbers: what is shown can be shown again
+        # Of one name always the same numbers, so that what is shown can be shown again; two names are two nodes.
+        self._node = default_node(zlib.crc32(node.encode()), name=node)
         for load in loads:
             self._node = self._node.with_load(parse_load(load, now=time.time()))
 

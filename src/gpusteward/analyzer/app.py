@@ -128,7 +128,7 @@ class Analyzer:
                 pools=PoolWatch(
                     self.source,
                     read_managed=self.reclaimer.list_pools if self.reclaimer else dict,
-                    read_minutes=self.ledger.read_pools,
+                    read_minutes=lambda since: self.ledger.read_pools(since, visible=None),
                 ),
             )
         )

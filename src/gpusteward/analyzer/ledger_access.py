@@ -126,9 +126,7 @@ class LedgerAccess:
             write_minutes(connection, pools, since=since)
         self._pools_written = end
 
-    def read_pools(
-        self, since: float, *, visible: VisibleNamespaces | None = None
-    ) -> Mapping[WorkloadKey, PoolMinutes]:
+    def read_pools(self, since: float, *, visible: VisibleNamespaces | None) -> Mapping[WorkloadKey, PoolMinutes]:
         """What the replicas of pools did in each minute since then; none where the ledger is disabled. Raises
         SourceError."""
         if self._ledger is None:

@@ -341,7 +341,7 @@ PODS_REPLACED = Message(
     "its pods are others by now: they were not warned about", "其 Pod 已不是之前的那些：没有就它们发出过警告"
 )
 SPELL_ENDED = Message("work came back", "已恢复工作")
-NEEDED_AGAIN = Message("{keep} replicas are needed: they are given back", "需要 {keep} 个副本：归还缺少的副本")
+NEEDED_AGAIN = Message("replicas that are needed again: {keep} in all", "需要的副本增加到 {keep} 个")
 
 # What people ask for.
 NO_SUCH_ACTION = Message("there is no action {action}", "没有操作 {action}")

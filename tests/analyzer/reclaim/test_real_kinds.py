@@ -306,7 +306,7 @@ def test_surplus_replicas_of_a_pool_go_the_longest_idle_first_and_come_back_when
     [restored] = world.list_actions()
     assert (restored.state, restored.error) == (ActionState.RESTORED, "")
     assert [step.note.en for step in restored.steps if step.state is ActionState.RESTORING] == [
-        "6 replicas are needed: they are given back"
+        "replicas that are needed again: 6 in all"
     ]
 
 
