@@ -98,7 +98,7 @@ def test_errors_of_settings_are_english(arguments: tuple[str, ...], capsys: pyte
         "- a",
         "scheduler:\n  interval: 0",
         "notify:\n  quiet_hours: no",
-        "notify: {default: x}",
+        'notify: {namespaces: {"*": x}}',
         "a: {",
     ],
 )
