@@ -16,7 +16,7 @@ from gpusteward.agent.dialects.dcgm_options import DcgmOptions, DeviceSelection
 from gpusteward.agent.dialects.dcgm_rows import (
     XID_ERROR,
     LabelBuilder,
-    Row,
+    LabelledRow,
     Rows,
     exported_names,
     find_missing,
@@ -166,7 +166,7 @@ def _plan(row: MetricRow, name: str) -> _FieldPlan | _EventPlan:
     return _FieldPlan(metric, scope, _reader(field, name), needs, field.signal == "last_xid")
 
 
-def _label_xid(row: Row, xid: int) -> Labels:
+def _label_xid(row: LabelledRow, xid: int) -> Labels:
     from gpusteward.agent.dialects.xid_texts import describe_xid  # a table that only this option needs
 
     return row.labels.with_holder(*zip(XID_ERROR, (str(xid), describe_xid(xid)), strict=True)).all()

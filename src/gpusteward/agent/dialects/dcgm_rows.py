@@ -155,7 +155,7 @@ _COPIED = tuple(signal.name for signal in SIGNALS.values() if signal.scope is Sc
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LabelledRow:
     """One sample in each family of its scopes."""
 
     reading: GpuReading
@@ -182,19 +182,19 @@ class ExportedDevice:
         return {name: above[name] for name in _COPIED if name in above} | dict(self.reading.signals)
 
 
-Rows = Mapping[Scope, list[Row]]
+Rows = Mapping[Scope, list[LabelledRow]]
 
 
 def list_rows(view: SnapshotView, options: DcgmOptions, label_builder: LabelBuilder, *, cache: LabelCache) -> Rows:
     """All rows by scope, in the order of the GPUs. Of a lost GPU only the XIDs are known."""
-    rows: dict[Scope, list[Row]] = {scope: [] for scope in ALL_SCOPES}
+    rows: dict[Scope, list[LabelledRow]] = {scope: [] for scope in ALL_SCOPES}
     usage = _AllocationUsage(view)
     for entity in list_devices(view.snapshot.readings, options.devices):
         jobs = view.snapshot.hpc_jobs.get(entity.reading.gpu.uuid, ())
         for labels, signals, is_rest in _list_copies(entity, usage, label_builder, per_pod=options.device_per_pod):
             # As dcgm-exporter: every sample once for each job on its GPU.
             for own in [labels.with_holder((HPC_JOB, job)) for job in jobs] or [labels]:
-                row = Row(entity.reading, signals, own, cache.render(own.all()), is_rest)
+                row = LabelledRow(entity.reading, signals, own, cache.render(own.all()), is_rest)
                 for scope in entity.scopes:
                     rows[scope].append(row)
     return rows
