@@ -35,9 +35,12 @@ def test_an_account_has_exactly_its_rights_and_is_seen_in_the_audit_log(kubernet
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
     account = kubernetes.add_account(namespace, rules, is_cluster_wide=False)
     api = kubernetes.connect(account)
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    wait_for(lambda: bool(kubernetes.request("GET", path)["items"]))  # a controller writes it
     api.read_config_map(namespace, "kube-root-ca.crt")
     with pytest.raises(SourceError, match="403"):
         api.read_config_map("default", "kube-root-ca.crt")
+    wait_for(lambda: len(kubernetes.read_audit(account.user)) == 2)
     assert [event["responseStatus"]["code"] for event in kubernetes.read_audit(account.user)] == [200, 403]
 
 

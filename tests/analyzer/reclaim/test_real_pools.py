@@ -51,6 +51,7 @@ class Service:
         after = read_replicas(self.world, self.item)
         if after != before:
             wait_for(lambda: len(list_names(self.world)) == after)
+            self.world.kubernetes.wait_for_pods(self.world.namespace, after)  # a pod that is not running holds no GPU
         return outcome
 
     @property
